@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# make            build/nccl-bpftrace, build/nccl-sim
+# make demo       a simulated job, traced (root)
+# make test       every layer of tests (root; what cannot run here is skipped with its reason)
+# make bench      what tracing costs here (root)
+# make test-nccl-versions   against every release of the real library (needs PyPI)
+# make format     clang-format; make install PREFIX= DESTDIR=
+
+BUILD := build
+PREFIX ?= /usr/local
+CC ?= gcc
+CLANG ?= clang
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
+STATIC ?= 1
+SETUP := scripts/setup.sh
+
+ARCH := $(shell uname -m | sed 's/x86_64/x86/; s/aarch64/arm64/')
+MULTIARCH = $(shell $(CC) -print-multiarch 2>/dev/null)
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(if $(CI),-Werror)
+CFLAGS ?= -O2 -g
+CPPFLAGS := -D_GNU_SOURCE -Iinclude -Isrc -I$(BUILD)
+BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
+LDLIBS := -lbpf -lelf -lz -lcap -ljansson
+LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
+
+SOURCES := $(wildcard src/*.c)
+OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
+BPF_HEADERS := include/nccl_bpftrace_record.h
+SKELETON := $(BUILD)/nccl_bpftrace.skel.h
+
+.PHONY: all setup demo test test-unit test-nccl-versions bench format check-format install clean
+all: $(BUILD)/nccl-bpftrace sim
+
+# Everything below needs packages; setup does nothing when they are there.
+setup:
+	@$(SETUP)
+ifeq ($(filter clean format,$(MAKECMDGOALS)),)
+$(OBJECTS) $(SKELETON): | setup
+endif
+
+$(BUILD)/bpf/%/nccl_bpftrace.bpf.o: bpf/nccl_bpftrace.bpf.c $(BPF_HEADERS) vmlinux/%/vmlinux.h | setup
+	@mkdir -p $(@D)
+	$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$* -Wall -Werror -Ivmlinux/$* -Iinclude \
+		-I/usr/include/$(MULTIARCH) -c -o $@.tmp $<
+	$(BPFTOOL) gen object $@ $@.tmp
+	@rm -f $@.tmp
+
+$(SKELETON): $(BUILD)/bpf/$(ARCH)/nccl_bpftrace.bpf.o
+	$(BPFTOOL) gen skeleton $< name nccl_bpftrace_bpf > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/obj/%.o: src/%.c $(SKELETON)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 $(CPPFLAGS) $(CFLAGS) $(WARN) -DNCCL_BPFTRACE_BUILD='"$(BUILD_ID)"' -MMD -MP -c -o $@ $<
+
+$(BUILD)/nccl-bpftrace: $(OBJECTS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+-include $(OBJECTS:.o=.d)
+include tests/sim/sim.mk
+include tests/tests.mk
+
+demo: all
+	@scripts/demo.sh
+
+format:
+	clang-format -i src/*.[ch] bpf/*.c include/*.h tests/*/*.[ch]
+
+check-format:
+	clang-format --dry-run --Werror src/*.[ch] bpf/*.c include/*.h
+
+install: all
+	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * One program for every probed NCCL function: the attach cookie says which file and which row of
+ * the API table. It copies arguments by that row, counts under an exact key and sends one record.
+ * It decides nothing else. uprobe programs can be preempted, so nothing is kept per CPU.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "nccl_bpftrace_record.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define NCCL_MAGIC 0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
+#define VM_EXEC    0x4UL
+
+/* Filled by user space before load from its API table and options. */
+const volatile struct nb_slots slots[NB_MAX_FUNCTIONS];
+const volatile __u8 datatype_size[NB_MAX_DATATYPES];
+const volatile __u32 n_functions;
+const volatile __u32 page_shift = 12;
+const volatile __u64 wake_bytes;      /* wake the agent once so much waits in the ring */
+const volatile bool only_listed;      /* only processes in the map `processes` */
+const volatile bool with_checksum;
+const volatile bool with_records = true;
+
+/* Indexed by enum nb_lost; added to atomically, see above. */
+__u64 lost[NB_LOST_MAX];
+__u64 sent;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20); /* user space sets the size asked for */
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct nb_key);
+	__type(value, struct nb_counter);
+	__uint(max_entries, NB_MAX_COUNTERS);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u32);   /* tgid */
+	__type(value, __u32); /* keys of it in `counters` */
+	__uint(max_entries, NB_MAX_PROCESSES);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct nb_library);
+	__uint(max_entries, NB_MAX_LIBRARIES);
+} libraries SEC(".maps");
+
+#define N_REGS 8 /* a power of two, so that an index is bounded by a mask */
+
+struct arguments {
+	__u64 reg[N_REGS];
+	__u64 stack; /* address of the first stack argument */
+};
+
+static __always_inline void arguments__load(struct arguments *a, struct pt_regs *ctx)
+{
+	a->reg[0] = PT_REGS_PARM1(ctx);
+	a->reg[1] = PT_REGS_PARM2(ctx);
+	a->reg[2] = PT_REGS_PARM3(ctx);
+	a->reg[3] = PT_REGS_PARM4(ctx);
+	a->reg[4] = PT_REGS_PARM5(ctx);
+#if defined(__TARGET_ARCH_x86)
+	a->reg[5] = ctx->r9;
+	a->reg[6] = a->reg[7] = 0;
+	a->stack = PT_REGS_SP(ctx) + 8; /* above the return address */
+#elif defined(__TARGET_ARCH_arm64)
+	a->reg[5] = ((struct user_pt_regs *)ctx)->regs[5];
+	a->reg[6] = ((struct user_pt_regs *)ctx)->regs[6];
+	a->reg[7] = ((struct user_pt_regs *)ctx)->regs[7];
+	a->stack = PT_REGS_SP(ctx);
+#endif
+}
+
+static __always_inline __u64 arguments__get(const struct arguments *a, __u8 slot, __u64 absent)
+{
+	__u64 value = absent;
+
+	if (slot < N_REGS)
+		return a->reg[slot & (N_REGS - 1)];
+	if (slot != NB_SLOT_NONE)
+		bpf_probe_read_user(&value, sizeof(value), (void *)(a->stack + 8 * (slot - NB_SLOT_STACK)));
+	return value;
+}
+
+/* The identity that lies in the communicator now. Unreadable or absurd: left unknown. */
+static __always_inline void key__identify(struct nb_key *key, const struct nb_library *library)
+{
+	__s32 rank[2] = {-1, 0};
+	__u64 hash = 0;
+
+	if (library->rank < 0 ||
+	    bpf_probe_read_user(rank, sizeof(rank), (void *)(key->comm + library->rank)))
+		return;
+	if (rank[0] < 0 || rank[0] >= rank[1])
+		return;
+	if (library->comm_hash >= 0)
+		bpf_probe_read_user(&hash, sizeof(hash), (void *)(key->comm + library->comm_hash));
+	key->rank = rank[0];
+	key->n_ranks = rank[1];
+	key->comm_hash = hash;
+}
+
+static __always_inline bool has_magic(const struct nb_key *key, const struct nb_library *library)
+{
+	__u64 magic = 0;
+
+	if (library->start_magic < 0)
+		return true;
+	bpf_probe_read_user(&magic, sizeof(magic), (void *)(key->comm + library->start_magic));
+	return magic == NCCL_MAGIC;
+}
+
+static __always_inline void key__forget_identity(struct nb_key *key)
+{
+	key->comm_hash = 0;
+	key->rank = -1;
+	key->n_ranks = 0;
+}
+
+static __always_inline void key__overflow(struct nb_key *key)
+{
+	key__forget_identity(key);
+	key->comm = NB_COMM_OVERFLOW;
+}
+
+/* One more key for the process, if it may have one. */
+static __always_inline bool process__charge(__u32 tgid)
+{
+	__u32 zero = 0, *keys = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (!keys) {
+		bpf_map_update_elem(&processes, &tgid, &zero, BPF_NOEXIST);
+		keys = bpf_map_lookup_elem(&processes, &tgid);
+	}
+	if (!keys || *keys >= NB_KEYS_PER_PROCESS)
+		return false;
+	__sync_fetch_and_add(keys, 1);
+	return true;
+}
+
+static __noinline struct nb_counter *counter__insert(struct nb_key *key)
+{
+	struct nb_counter fresh = {.sequence = NB_NO_SEQUENCE};
+
+	if (!key)
+		return NULL;
+	fresh.first_ns = bpf_ktime_get_ns();
+	if (!process__charge(key->tgid) ||
+	    (bpf_map_update_elem(&counters, key, &fresh, BPF_NOEXIST) == -7 /* E2BIG: full */)) {
+		key__overflow(key);
+		bpf_map_update_elem(&counters, key, &fresh, BPF_NOEXIST);
+	}
+	return NULL;
+}
+
+static __always_inline struct nb_counter *counter__get(struct nb_key *key,
+						       const struct nb_library *library)
+{
+	struct nb_counter *counter = bpf_map_lookup_elem(&counters, key);
+
+	if (counter)
+		return counter;
+	/* The first call under this key: the only one that pays for proof. */
+	if (!has_magic(key, library))
+		key__forget_identity(key);
+	counter = bpf_map_lookup_elem(&counters, key);
+	if (counter)
+		return counter;
+	counter__insert(key);
+	return bpf_map_lookup_elem(&counters, key);
+}
+
+static __always_inline __u64 sequence__read(const struct nb_key *key,
+					    const struct nb_library *library, __s8 index)
+{
+	__u64 number = NB_NO_SEQUENCE;
+
+	if (index >= 0 && library->seq_number >= 0 && index < library->n_sequences)
+		bpf_probe_read_user(&number, sizeof(number),
+				    (void *)(key->comm + library->seq_number + 8 * index));
+	return number;
+}
+
+/* Calls of one group all see the number from before it: NCCL raises it at launch. */
+static __always_inline void counter__sequence(struct nb_counter *counter, __u64 number)
+{
+	if (counter->sequence == number) {
+		__sync_fetch_and_add(&counter->pending, 1);
+	} else {
+		counter->sequence = number;
+		counter->pending = 1;
+	}
+}
+
+static __always_inline void counter__add(struct nb_counter *counter, const struct nb_record *r)
+{
+	__u8 size = r->datatype < NB_MAX_DATATYPES ? datatype_size[r->datatype] : 0;
+
+	__sync_fetch_and_add(&counter->calls, 1);
+	if (size && r->count <= (1ULL << 56) / size)
+		__sync_fetch_and_add(&counter->type_bytes, r->count * size);
+	else if (r->count)
+		__sync_fetch_and_add(&counter->unknown_types, 1);
+	counter->last_ns = r->time_ns;
+	counter->last_count = r->count;
+	counter->last_datatype = r->datatype;
+	counter->last_redop = r->redop;
+	counter->last_root = r->root;
+	counter__sequence(counter, r->sequence);
+}
+
+static __always_inline void record__load(struct nb_record *r, const struct arguments *a,
+					 const volatile struct nb_slots *s)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	r->kind = s->lifecycle ? NB_KIND_LIFECYCLE : NB_KIND_CALL;
+	r->size = sizeof(*r);
+	r->tgid = id >> 32;
+	r->tid = (__u32)id;
+	r->time_ns = bpf_ktime_get_ns();
+	r->comm = arguments__get(a, s->comm, 0);
+	r->count = arguments__get(a, s->lifecycle ? s->newcomm : s->count, 0);
+	r->datatype = (__u32)arguments__get(a, s->datatype, ~0ULL);
+	r->redop = (__u32)arguments__get(a, s->redop, ~0ULL);
+	r->root = (__s32)arguments__get(a, s->root, ~0ULL);
+	r->stream = arguments__get(a, s->stream, 0);
+	r->sequence = NB_NO_SEQUENCE;
+	r->comm_hash = 0;
+	r->rank = (__s32)arguments__get(a, s->rank, ~0ULL);
+	r->n_ranks = (__s32)arguments__get(a, s->nranks, 0);
+	r->checksum = 0;
+}
+
+/* False: no place in the ring; counted. */
+static __always_inline bool record__send(struct nb_record *r)
+{
+	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+	bool wake = r->kind == NB_KIND_LIFECYCLE || waiting >= wake_bytes;
+
+	if (with_checksum)
+		r->checksum = nb_record_checksum(r);
+	if (bpf_ringbuf_output(&events, r, sizeof(*r),
+			       wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP)) {
+		__sync_fetch_and_add(&lost[NB_LOST_RING_FULL], 1);
+		return false;
+	}
+	__sync_fetch_and_add(&sent, 1);
+	return true;
+}
+
+static __always_inline void call__count(struct nb_record *r, const struct nb_library *library,
+					__s8 sequence_index)
+{
+	struct nb_counter *counter;
+	struct nb_key key = {
+		.comm = r->comm,
+		.tgid = r->tgid,
+		.rank = -1,
+		.function = r->function,
+		.library = r->library,
+	};
+
+	key__identify(&key, library);
+	counter = counter__get(&key, library);
+	if (key.rank >= 0)
+		r->sequence = sequence__read(&key, library, sequence_index);
+	r->comm_hash = key.comm_hash;
+	r->rank = key.rank;
+	r->n_ranks = key.n_ranks;
+	if (!counter) {
+		__sync_fetch_and_add(&lost[NB_LOST_COUNTER_FULL], 1);
+		if (with_records)
+			record__send(r);
+		return;
+	}
+	counter__add(counter, r);
+	if (with_records && !record__send(r))
+		__sync_fetch_and_add(&counter->lost, 1);
+}
+
+SEC("uprobe")
+int nccl_call(struct pt_regs *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 function = NB_COOKIE_FUNCTION(cookie), id = NB_COOKIE_LIBRARY(cookie);
+	const volatile struct nb_slots *s;
+	struct nb_library *library;
+	struct arguments a;
+	struct nb_record r;
+
+	if (only_listed) {
+		__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+		if (!bpf_map_lookup_elem(&processes, &tgid))
+			return 0;
+	}
+	library = bpf_map_lookup_elem(&libraries, &id);
+	if (!library || function >= NB_MAX_FUNCTIONS || function >= n_functions) {
+		__sync_fetch_and_add(&lost[NB_LOST_BAD_COOKIE], 1);
+		return 0;
+	}
+	s = &slots[function];
+	arguments__load(&a, ctx);
+	record__load(&r, &a, s);
+	r.function = function;
+	r.library = id;
+	if (s->lifecycle)
+		record__send(&r);
+	else
+		call__count(&r, library, s->sequence);
+	return 0;
+}
+
+/* Never written by BPF: it owns the per-CPU rings in which the kernel tells of new mappings. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} new_mappings SEC(".maps");
+
+/* Executable file mappings of every process, by the inode below any overlay. */
+SEC("iter/task_vma")
+int executable_mappings(struct bpf_iter__task_vma *ctx)
+{
+	struct vm_area_struct *vma = ctx->vma;
+	struct task_struct *task = ctx->task;
+	struct nb_mapping m = {};
+	struct file *file;
+	struct inode *inode;
+
+	if (!task || !vma || !(vma->vm_flags & VM_EXEC))
+		return 0;
+	file = vma->vm_file;
+	if (!file)
+		return 0;
+	inode = file->f_inode;
+	m.tgid = task->tgid;
+	m.start = vma->vm_start;
+	m.end = vma->vm_end;
+	m.file_offset = (__u64)vma->vm_pgoff << page_shift;
+	m.inode = (__u64)inode;
+	m.ino = BPF_CORE_READ(inode, i_ino);
+	m.generation = BPF_CORE_READ(inode, i_generation);
+	m.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	m.fs_magic = BPF_CORE_READ(inode, i_sb, s_magic);
+	bpf_probe_read_kernel_str(m.name, sizeof(m.name),
+				  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	bpf_seq_write(ctx->meta->seq, &m, sizeof(m));
+	return 0;
+}

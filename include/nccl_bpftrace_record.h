@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract between bpf/ and src/: records of the ring buffer, counters, and the tables that
+ * user space fills before it attaches. Types only; fixed width; kinds are appended, never
+ * renumbered; sizes are asserted by both compilers.
+ */
+#ifndef NCCL_BPFTRACE_RECORD_H
+#define NCCL_BPFTRACE_RECORD_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#define NB_MAX_FUNCTIONS   48  /* rows of the API table that can be probed */
+#define NB_MAX_LIBRARIES   256 /* files traced at one time */
+#define NB_MAX_DATATYPES   16
+#define NB_MAX_SEQUENCES   8
+#define NB_MAX_COUNTERS    65536
+#define NB_MAX_PROCESSES   8192
+#define NB_KEYS_PER_PROCESS 8192 /* keys of one process; the rest falls into its overflow key */
+
+#define NB_SLOT_NONE  0xff /* same values as NCCL_SLOT_* in src/nccl_api.h (asserted there) */
+#define NB_SLOT_STACK 0x10
+
+/* Attach cookie: which file, which row of the API table. */
+#define NB_COOKIE(library, function) ((__u64)(library) << 16 | (function))
+#define NB_COOKIE_FUNCTION(cookie)   ((cookie)&0xffff)
+#define NB_COOKIE_LIBRARY(cookie)    ((cookie) >> 16 & 0xffff)
+
+/* Where one function's arguments lie at entry: register index, NB_SLOT_STACK + word, or none. */
+struct nb_slots {
+	__u8 comm, count, datatype, redop;
+	__u8 root; /* or peer */
+	__u8 stream, newcomm, nranks, rank;
+	__u8 lifecycle; /* 1: emits NB_LIFECYCLE and is not counted */
+	__s8 sequence;  /* index in ncclComm.seqNumber[], -1: none */
+	__u8 pad;
+};
+
+_Static_assert(sizeof(struct nb_slots) == 12, "nb_slots");
+
+/* Offsets in struct ncclComm for one library, -1 where it has none or none is known. */
+struct nb_library {
+	__s32 rank;   /* n_ranks lies 4 bytes behind it in every release */
+	__s32 comm_hash;
+	__s32 start_magic;
+	__s32 seq_number;
+	__s32 n_sequences;
+	__s32 pad;
+};
+
+_Static_assert(sizeof(struct nb_library) == 24, "nb_library");
+
+/*
+ * A counter's key carries the identity that the communicator had at the call, read from its
+ * memory: an address used again for another communicator is another key.
+ */
+struct nb_key {
+	__u64 comm;      /* address; NB_COMM_OVERFLOW: keys that found no place */
+	__u64 comm_hash; /* 0: not known */
+	__u32 tgid;
+	__s32 rank; /* -1: not known */
+	__u16 function;
+	__u16 library;
+	__s32 n_ranks; /* 0: not known */
+};
+
+_Static_assert(sizeof(struct nb_key) == 32, "nb_key");
+
+#define NB_COMM_OVERFLOW (~0ULL)
+
+struct nb_counter {
+	__u64 calls;
+	__u64 type_bytes;    /* sum of count x size of type, saturated per call, not overflowing */
+	__u64 unknown_types; /* calls whose datatype has no known size; they add no bytes */
+	__u64 lost;          /* calls whose record found no place in the ring */
+	__u64 first_ns;      /* CLOCK_MONOTONIC */
+	__u64 last_ns;
+	__u64 sequence; /* NCCL's number at the last call's entry, NB_NO_SEQUENCE: not known */
+	__u64 pending;  /* calls since that number last changed, the last one included */
+	__u64 last_count;
+	__u32 last_datatype;
+	__u32 last_redop;
+	__s32 last_root;
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct nb_counter) == 88, "nb_counter");
+
+#define NB_NO_SEQUENCE (~0ULL)
+
+enum nb_kind {
+	NB_KIND_CALL = 1,
+	NB_KIND_LIFECYCLE = 2,
+};
+
+/* One call. For NB_KIND_LIFECYCLE count is the address that receives the new communicator. */
+struct nb_record {
+	__u16 kind;
+	__u16 size; /* of the whole record */
+	__u32 tgid;
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u32 tid;
+	__u16 function;
+	__u16 library;
+	__u64 comm;
+	__u64 comm_hash;
+	__s32 rank;
+	__s32 n_ranks;
+	__u64 count;
+	__u64 stream;
+	__u64 sequence; /* at entry; NB_NO_SEQUENCE */
+	__u32 datatype;
+	__u32 redop;
+	__s32 root; /* or peer; -1: none */
+	__u32 checksum; /* nb_record_checksum() when the agent was asked to verify, else 0 */
+};
+
+_Static_assert(sizeof(struct nb_record) == 88, "nb_record");
+
+enum nb_lost {
+	NB_LOST_RING_FULL,    /* the record found no place; the call is counted all the same */
+	NB_LOST_COUNTER_FULL, /* no place even for the overflow key: the call is not in a counter */
+	NB_LOST_BAD_COOKIE,   /* a probe fired that belongs to no known library or function */
+	NB_LOST_MAX,
+};
+
+/* One executable file mapping, from the task_vma iterator. */
+struct nb_mapping {
+	__u32 tgid;
+	__u32 dev;   /* of the real inode's superblock, as the kernel codes it: major << 20 | minor */
+	__u64 ino;   /* of the real inode, below any overlay */
+	__u64 inode; /* its address: tells btrfs snapshots apart; never leaves the agent */
+	__u64 start, end; /* addresses */
+	__u64 file_offset; /* of start, bytes */
+	__u32 generation;
+	__u32 fs_magic;
+	char name[32]; /* last component of the path, cut */
+};
+
+_Static_assert(sizeof(struct nb_mapping) == 88, "nb_mapping");
+
+static inline __u32 nb_record_checksum(const struct nb_record *r)
+{
+	__u64 h = r->time_ns ^ ((__u64)r->tgid << 32 | r->tid);
+
+	h = h * 0x9e3779b97f4a7c15ULL + r->comm;
+	h = h * 0x9e3779b97f4a7c15ULL + r->count;
+	h = h * 0x9e3779b97f4a7c15ULL + ((__u64)r->function << 32 | r->datatype);
+	h = h * 0x9e3779b97f4a7c15ULL + r->stream;
+	return (__u32)(h >> 32) | 1;
+}
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Installs what building and testing need, from Debian or Ubuntu. Does nothing when all is there.
+set -eu
+
+packages="gcc libc6-dev make clang bpftool libbpf-dev libelf-dev zlib1g-dev libcap-dev
+	libjansson-dev uthash-dev python3 binutils"
+
+# Tests only; a test that misses one says so.
+test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fuse3 libfuse3-dev
+	gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+
+[ "${1:-}" = --tests ] && packages="$packages $test_packages"
+# Ubuntu has bpftool in linux-tools-common and no package of that name.
+if ! apt-cache show bpftool >/dev/null 2>&1 && grep -qi ubuntu /etc/os-release; then
+	packages=$(echo "$packages" | sed 's/\bbpftool\b/linux-tools-common/')
+fi
+
+missing=
+for package in $packages; do
+	dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+		missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" != 0 ]; then
+	echo "scripts/setup.sh: missing:$missing: run 'sudo scripts/setup.sh' once" >&2
+	exit 1
+fi
+echo "scripts/setup.sh: installing$missing" >&2
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q -o DPkg::Lock::Timeout=120 update >&2
+# A server that a test starts itself must not be started by its package.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	printf '#!/bin/sh\nexit 101\n' >$policy
+	chmod 755 $policy
+	trap 'rm -f $policy' EXIT
+fi
+# shellcheck disable=SC2086
+apt-get -q -y -o DPkg::Lock::Timeout=120 install --no-install-recommends $missing >&2

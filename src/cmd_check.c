@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include "commands.h"
+#include "sanitize.h"
+#include "util.h"
+
+#define MAX_ITEMS 64
+
+struct item {
+	const char *name, *mend;
+	bool ok;
+	char found[512];
+};
+
+struct check {
+	const struct options *options;
+	struct item items[MAX_ITEMS];
+	unsigned int n;
+	bool able;
+};
+
+static void __attribute__((format(printf, 5, 6)))
+check__item(struct check *check, const char *name, bool ok, const char *mend, const char *format, ...)
+{
+	struct item *item;
+	va_list args;
+
+	if (check->n == MAX_ITEMS)
+		return;
+	item = &check->items[check->n++];
+	item->name = name;
+	item->ok = ok;
+	item->mend = ok ? "" : mend;
+	va_start(args, format);
+	vsnprintf(item->found, sizeof(item->found), format, args);
+	va_end(args);
+	check->able &= ok;
+}
+
+static bool has_capability(cap_t caps, cap_value_t capability)
+{
+	cap_flag_value_t value = CAP_CLEAR;
+
+	return !cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) && value == CAP_SET;
+}
+
+/* What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; map_files. */
+static void check__privilege(struct check *check)
+{
+	static const cap_value_t needed[] = {CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE,
+					     CAP_CHECKPOINT_RESTORE};
+	static const char *const names[] = {"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE",
+					    "CAP_CHECKPOINT_RESTORE"};
+	cap_t caps = cap_get_proc();
+	bool admin = caps && has_capability(caps, CAP_SYS_ADMIN);
+	char missing[128] = "";
+
+	for (unsigned int i = 0; caps && i < ARRAY_SIZE(needed); i++) {
+		bool ok = has_capability(caps, needed[i]) || (admin && needed[i] != CAP_SYS_PTRACE);
+
+		if (!ok)
+			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %s",
+				 names[i]);
+	}
+	cap_free(caps);
+	check__item(check, "privilege", !missing[0], "run it with sudo, or grant what is missing",
+		    missing[0] ? "missing:%s" : "all capabilities that are needed", missing);
+}
+
+static void check__kernel(struct check *check)
+{
+	unsigned int major = 0, minor = 0;
+	struct utsname kernel;
+
+	uname(&kernel);
+	sscanf(kernel.release, "%u.%u", &major, &minor);
+	check__item(check, "kernel", major > 5 || (major == 5 && minor >= 15),
+		    "Linux 5.15 or later is needed (attach cookies)", "Linux %s", kernel.release);
+	check__item(check, "btf", !access("/sys/kernel/btf/vmlinux", R_OK),
+		    "use a kernel built with CONFIG_DEBUG_INFO_BTF=y", "/sys/kernel/btf/vmlinux");
+}
+
+static void check__textfile_dir(struct check *check)
+{
+	const char *dir = check->options->textfile_dir ?: DEFAULT_TEXTFILE_DIR;
+	struct stat st;
+	bool exists = !stat(dir, &st) && S_ISDIR(st.st_mode);
+
+	if (!exists && !check->options->textfile_dir)
+		check__item(check, "textfile directory", true, "",
+			    "none: %s is not there, so no textfile without --textfile-dir", dir);
+	else
+		check__item(check, "textfile directory", exists && !access(dir, W_OK),
+			    "create it, writable by root alone", "%s%s", dir,
+			    exists ? "" : " is not there");
+}
+
+static void check__library(struct check *check, const struct library *library)
+{
+	const struct nccl_image *image = &library->image;
+	char version[16], path[256], unknown[64] = "";
+	unsigned int n = 0;
+
+	sanitize__text(library->path[0] ? library->path : library->name, path, sizeof(path));
+	if (library->state == LIBRARY_UNSUPPORTED) {
+		/* Nothing is wrong with this host for it. */
+		check__item(check, "library", true, "", "%s cannot be traced: %s", path,
+			    library->reason);
+		return;
+	}
+	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
+		n += image->entry[i] != 0;
+	if (image->n_unknown)
+		snprintf(unknown, sizeof(unknown), "; %u exported functions unknown to this release",
+			 image->n_unknown);
+	check__item(check, "library", true, "",
+		    "%s: NCCL %s, %u functions to probe, identity %s, list of communicators %s%s",
+		    path, nccl_version__format(image->version, version), n,
+		    image->layout.source == NCCL_LAYOUT_TABLE  ? "by table" :
+		    image->layout.source == NCCL_LAYOUT_CODE ? "by machine code" : "not known",
+		    image->comms_vaddr ? "found" : "not found", unknown);
+}
+
+static void check__libraries(struct check *check, struct tracer *tracer)
+{
+	bool any = false;
+
+	for (struct library *l = libraries__first(tracer__libraries(tracer)); l; l = l->hh.next) {
+		if (l->state != LIBRARY_SEEN && l->state != LIBRARY_UNSUPPORTED)
+			continue;
+		check__library(check, l);
+		any = true;
+	}
+	if (!any)
+		check__item(check, "library", true, "", "no process has NCCL loaded now");
+}
+
+static void on_settled(void *ctx)
+{
+	loop__stop(ctx, 0);
+}
+
+/* Loads the programs, listens for mappings and looks at what runs: the whole way, but no probe. */
+static void check__tracing(struct check *check)
+{
+	struct tracer_options options = command__tracer_options(check->options);
+	const char *why = "";
+	struct tracer *tracer = NULL;
+	struct loop *loop = NULL;
+	int err;
+
+	options.watch = true;
+	err = loop__new(&loop) ?: tracer__new(&tracer, loop, &options, &why);
+	check__item(check, "bpf programs", !err, why, err ? "refused: %s" : "loaded%s",
+		    err ? strerror(-err) : "");
+	if (!err) {
+		check__item(check, "attaching", true, "", "%s",
+			    probe__uses_multi(tracer__probe(tracer)) ?
+			    "uprobe_multi links" : "perf event links (Linux 6.6 detaches faster)");
+		err = tracer__start(tracer, on_settled, loop);
+		check__item(check, "notice of new processes", !err,
+			    "CAP_PERFMON, or kernel.perf_event_paranoid below 3, is needed", "%s",
+			    err ? strerror(-err) : "perf events");
+	}
+	if (!err && !loop__run(loop))
+		check__libraries(check, tracer);
+	tracer__free(tracer);
+	loop__free(loop);
+}
+
+static void check__print_json(const struct check *check)
+{
+	json_t *items = json_array(), *root;
+
+	for (unsigned int i = 0; i < check->n; i++) {
+		const struct item *item = &check->items[i];
+
+		json_array_append_new(items, json_pack("{s:s, s:b, s:s, s:s}", "name", item->name,
+						       "ok", item->ok, "found", item->found, "mend",
+						       item->mend));
+	}
+	root = json_pack("{s:s, s:o}", "schema", "nccl-bpftrace/check/1", "items", items);
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(root);
+}
+
+static void check__print_text(const struct check *check)
+{
+	for (unsigned int i = 0; i < check->n; i++) {
+		const struct item *item = &check->items[i];
+
+		printf("%s  %-24s %s\n", item->ok ? "ok  " : "FAIL", item->name, item->found);
+		if (!item->ok)
+			printf("      %-24s mend: %s\n", "", item->mend);
+	}
+}
+
+int cmd_check(const struct options *options)
+{
+	struct check check = {.options = options, .able = true};
+
+	check__kernel(&check);
+	check__privilege(&check);
+	check__tracing(&check);
+	check__textfile_dir(&check);
+	if (options->json)
+		check__print_json(&check);
+	else
+		check__print_text(&check);
+	return check.able ? EXIT_OK : EXIT_CANNOT_TRACE;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "commands.h"
+#include "logline.h"
+#include "screen.h"
+#include "textfile.h"
+#include "util.h"
+
+#define SCREEN_NS NSEC_PER_SEC
+
+struct run {
+	const struct options *options;
+	struct loop *loop;
+	struct tracer *tracer;
+	const char *dir;	   /* of the textfile, NULL: none */
+	struct textfile *textfile;
+	struct screen *screen;	   /* one of the two */
+	struct logline *logline;
+	struct loop_source *interval, *redraw, *end;
+	int last_write_err;
+};
+
+/* A failed write is said once, and once more when it works again; the old file stays meanwhile. */
+static void run__write_textfile(struct run *run)
+{
+	int err;
+
+	if (!run->textfile)
+		return;
+	err = textfile__write(run->textfile, run->tracer);
+	if (err == run->last_write_err)
+		return;
+	run->last_write_err = err;
+	if (err)
+		fprintf(stderr, "nccl-bpftrace: cannot write the textfile: %s; trying again every "
+				"interval\n", strerror(-err));
+	else
+		fprintf(stderr, "nccl-bpftrace: the textfile is written again\n");
+}
+
+static void run__publish(struct run *run)
+{
+	tracer__refresh(run->tracer);
+	run__write_textfile(run);
+	if (run->logline)
+		logline__write(run->logline, run->tracer, now_ns());
+	tracer__expire(run->tracer);
+}
+
+static void on_interval(void *ctx)
+{
+	run__publish(ctx);
+}
+
+static void on_redraw(void *ctx)
+{
+	struct run *run = ctx;
+
+	tracer__refresh(run->tracer);
+	screen__draw(run->screen, run->tracer, now_ns());
+}
+
+static void on_end(void *ctx)
+{
+	struct run *run = ctx;
+
+	loop__stop(run->loop, 0);
+}
+
+/* What ran at start is attached: the first file is there at once, not after an interval. */
+static void on_settled(void *ctx)
+{
+	struct run *run = ctx;
+
+	tracer__refresh(run->tracer);
+	run__write_textfile(run);
+}
+
+static int run__open_textfile(struct run *run)
+{
+	struct stat st;
+	int err;
+
+	run->dir = run->options->textfile_dir;
+	if (!run->dir && !stat(DEFAULT_TEXTFILE_DIR, &st) && S_ISDIR(st.st_mode))
+		run->dir = DEFAULT_TEXTFILE_DIR;
+	if (!run->dir)
+		return 0;
+	err = textfile__new(&run->textfile, run->dir, run->options->max_series,
+			    run->options->cluster);
+	if (err)
+		fprintf(stderr, "nccl-bpftrace: --textfile-dir %s: %s: give an existing directory "
+				"that root can write to\n", run->dir, strerror(-err));
+	else if (textfile__warning(run->textfile))
+		fprintf(stderr, "nccl-bpftrace: --textfile-dir %s: %s\n", run->dir,
+			textfile__warning(run->textfile));
+	return err;
+}
+
+static int run__open_sinks(struct run *run)
+{
+	if (isatty(STDOUT_FILENO) && !run->options->no_ui)
+		return screen__new(&run->screen, stdout, run->dir);
+	return logline__new(&run->logline, stdout);
+}
+
+static int run__add_timers(struct run *run)
+{
+	uint64_t interval_ns = run->options->interval_s * NSEC_PER_SEC;
+	int err = loop__add_timer(run->loop, interval_ns, interval_ns, on_interval, run,
+				  &run->interval);
+
+	if (!err && run->screen)
+		err = loop__add_timer(run->loop, 1, SCREEN_NS, on_redraw, run, &run->redraw);
+	if (!err && run->options->duration_s)
+		err = loop__add_timer(run->loop, run->options->duration_s * NSEC_PER_SEC, 0, on_end,
+				      run, &run->end);
+	return err ?: command__stop_on_signals(run->loop);
+}
+
+static int run__trace(struct run *run, const char **ret_why)
+{
+	struct tracer_options options = command__tracer_options(run->options);
+	int err;
+
+	options.attach = options.watch = true;
+	err = tracer__new(&run->tracer, run->loop, &options, ret_why);
+	if (err)
+		return err;
+	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
+	err = run__open_sinks(run) ?: run__add_timers(run);
+	err = err ?: tracer__start(run->tracer, on_settled, run);
+	if (err)
+		return err;
+	err = loop__run(run->loop);
+	run__publish(run);
+	return err;
+}
+
+static void run__close(struct run *run)
+{
+	screen__free(run->screen);
+	logline__free(run->logline);
+	textfile__free(run->textfile);
+	tracer__free(run->tracer);
+	loop__free(run->loop);
+}
+
+int cmd_run(const struct options *options)
+{
+	struct run run = {.options = options};
+	const char *why = "out of memory or file descriptors";
+	int err;
+
+	if (run__open_textfile(&run))
+		return EXIT_USAGE;
+	err = loop__new(&run.loop) ?: run__trace(&run, &why);
+	run__close(&run);
+	return err ? command__cannot_trace(err, why) : EXIT_OK;
+}

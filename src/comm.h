@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Processes, their communicators, the operations on them: what the records, counters and
+ * identities add up to. Pure: no I/O, no clock of its own, no BPF.
+ */
+#ifndef COMM_H
+#define COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "nccl_api.h"
+#include "nccl_bpftrace_record.h"
+#include "nccl_layout.h"
+
+enum comm_identity {
+	COMM_UNKNOWN,	/* rank not known */
+	COMM_RECOVERED, /* read from the process; made before we looked */
+	COMM_OBSERVED,	/* its creation was seen */
+};
+
+struct comm_operation {
+	uint64_t calls;
+	uint64_t type_bytes; /* sum of count x size of type */
+	uint64_t unknown_types;
+	uint64_t lost;	   /* calls whose record was lost */
+	uint64_t last_ns;  /* CLOCK_MONOTONIC of the last call; 0: none seen */
+	uint64_t sequence; /* absolute number of the last call, NB_NO_SEQUENCE: not known */
+	uint64_t last_count;
+	uint32_t last_datatype, last_redop;
+	int32_t last_root;
+};
+
+/* What tells one communicator of one process from every other. */
+struct comm_key {
+	uint64_t address; /* NB_COMM_OVERFLOW: what found no place of its own */
+	uint64_t hash;	  /* 0: not known */
+	uint32_t tgid;
+	int32_t rank; /* -1: not known */
+};
+
+struct comm {
+	struct comm_key key;
+	enum comm_identity identity;
+	int32_t rank;	       /* -1: not known */
+	int32_t n_ranks;       /* 0: not known */
+	int32_t node, n_nodes; /* -1, 0: not known */
+	int64_t bus_id;	      /* -1: not known */
+	uint64_t first_ns, last_ns; /* of calls; 0: none seen */
+	uint64_t dead_ns;     /* when its end was seen; 0: alive as far as known */
+	bool learnt;	      /* its struct was read */
+	bool scan_asked;      /* the tracer's note: it asked for that once */
+	bool listed;	      /* NCCL's own list had it */
+	bool is_double;	      /* another process holds the same rank of the same communicator */
+	char name[64];	      /* "" : none */
+	char label[32];	      /* value of the label `comm` */
+	struct comm_operation operations[NCCL_OP_MAX];
+	UT_hash_handle hh;
+};
+
+struct comms;
+
+int comms__new(struct comms **ret);
+void comms__free(struct comms *comms);
+
+/* A ring record: creations and ends of communicators are noted, calls only date the last one. */
+void comms__record(struct comms *comms, const struct nb_record *record);
+
+/*
+ * Takes in all counters: comms__begin(), comms__count() for each, and the sums stand. Counters are
+ * cumulative, so this can be done at any time. NULL: no memory.
+ */
+void comms__begin(struct comms *comms);
+struct comm *comms__count(struct comms *comms, const struct nb_key *key,
+			  const struct nb_counter *counter);
+
+/* An identity read from the process at that address. */
+void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool listed,
+		  const struct nccl_identity *identity);
+
+/*
+ * The variable that a creation was to fill holds this address. Gives rank and size by the call's
+ * own arguments where the library's layout is not known.
+ */
+void comms__made(struct comms *comms, uint32_t tgid, uint64_t pointer, uint64_t address);
+
+/* Creations of a process not yet matched with a communicator: up to max variables, newest first. */
+unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *pointers,
+			    unsigned int max);
+/* Addresses of live communicators whose struct was not read yet. */
+unsigned int comms__unlearnt(const struct comms *comms, uint32_t tgid, uint64_t *addresses,
+			     unsigned int max);
+
+void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns);
+
+/* Drops what ended before `before_ns`. Its counters must have been deleted, or will be new. */
+void comms__expire(struct comms *comms, uint64_t before_ns);
+static inline bool comm__expired(const struct comm *comm, uint64_t before_ns)
+{
+	return comm->dead_ns && comm->dead_ns < before_ns;
+}
+
+struct comm *comms__first(struct comms *comms); /* next: comm->hh.next */
+unsigned int comms__count_of(const struct comms *comms);
+
+/*
+ * Bytes of an operation in the sense of nccl-tests' size column (contract: AllReduce, Broadcast,
+ * Reduce, Send, Recv count x size; the others x ranks). False: the size is not known.
+ */
+bool comm__bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
+
+/*
+ * The sequence number to export, false when there is none: NCCL's own, or our count when NCCL
+ * keeps none and the communicator was seen from its creation.
+ */
+bool comm__sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
+
+/* Hash of count, type, op and root of the last call; false for Send, Recv and where none was. */
+bool comm__signature(const struct comm *comm, enum nccl_operation operation, uint32_t *ret);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#include "commands.h"
+#include "util.h"
+
+struct tracer_options command__tracer_options(const struct options *options)
+{
+	struct tracer_options t = {
+		.probe = {
+			.method = options->method,
+			.ring_bytes = options->ring_bytes,
+			.checksum = options->checksum,
+		},
+		.n_pids = options->n_pids,
+		.cgroup = options->cgroup,
+		.linger_ns = options->interval_s * NSEC_PER_SEC,
+	};
+
+	memcpy(t.pids, options->pids, sizeof(t.pids));
+	return t;
+}
+
+int command__cannot_trace(int err, const char *why)
+{
+	fprintf(stderr, "nccl-bpftrace: cannot trace here (%s): %s\n", strerror(-err), why);
+	return EXIT_CANNOT_TRACE;
+}
+
+static void on_signal(void *ctx)
+{
+	loop__stop(ctx, 0);
+}
+
+int command__stop_on_signals(struct loop *loop)
+{
+	struct loop_source *source;
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	fd = signalfd(-1, &set, SFD_CLOEXEC);
+	return fd < 0 ? -errno : loop__add_fd(loop, fd, on_signal, loop, &source);
+}

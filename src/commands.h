@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One function per command; each returns the exit status and prints what there is to print. */
+#ifndef COMMANDS_H
+#define COMMANDS_H
+
+#include "options.h"
+
+/* Where Debian's prometheus-node-exporter looks for textfiles. */
+#define DEFAULT_TEXTFILE_DIR "/var/lib/prometheus/node-exporter"
+
+int cmd_run(const struct options *options);
+int cmd_ps(const struct options *options);
+int cmd_check(const struct options *options);
+
+/* What run and ps have in common: the tracer's options, and one line when it cannot start. */
+struct tracer_options command__tracer_options(const struct options *options);
+int command__cannot_trace(int err, const char *why);
+
+/* Ends the loop on SIGINT, SIGTERM and SIGHUP. 0 or -errno. */
+int command__stop_on_signals(struct loop *loop);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "discover.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uthash.h>
+
+#include "util.h"
+
+#define RING_PAGES     16
+#define QUIET_NS       (20 * NSEC_PER_MSEC) /* after a wake-up, before the next */
+#define MAX_SHOWN      65536		     /* files remembered; the oldest goes first */
+#define MAX_DUE	       1024		     /* notices to look into; past it, scan all */
+
+/* A file as a notice shows it: an overlay's number, not the inode below. */
+struct shown_key {
+	uint32_t major, minor;
+	uint64_t ino, generation;
+};
+
+struct shown {
+	struct shown_key key;
+	bool resolved;
+	struct nb_mapping file; /* once resolved: the inode that it really is */
+	UT_hash_handle hh;
+};
+
+/* A mapping whose process is to be scanned. */
+struct due {
+	uint32_t pid;
+	bool done;
+	uint64_t addr;
+	struct shown_key key;
+};
+
+struct discover {
+	struct probe *probe;
+	struct loop *loop;
+	struct discover_listener listener;
+	struct perf_buffer *notices;
+	struct loop_source *readable, *quiet_timer;
+	struct shown *shown; /* files told already */
+	struct due due[MAX_DUE];
+	unsigned int n_due;
+	bool scan_all;
+	uint64_t overflows;
+};
+
+/* PERF_RECORD_MMAP2 up to the file name (linux/perf_event.h). */
+struct mmap2_notice {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+	uint64_t addr, len, pgoff;
+	uint32_t major, minor;
+	uint64_t ino, generation;
+	uint32_t prot, flags;
+};
+
+int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
+		  const struct discover_listener *listener)
+{
+	struct discover *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->probe = probe;
+	d->loop = loop;
+	d->listener = *listener;
+	*ret = d;
+	return 0;
+}
+
+void discover__free(struct discover *d)
+{
+	struct shown *s, *next;
+
+	if (!d)
+		return;
+	loop__remove(d->loop, d->readable);
+	loop__remove(d->loop, d->quiet_timer);
+	perf_buffer__free(d->notices);
+	HASH_ITER(hh, d->shown, s, next) {
+		HASH_DEL(d->shown, s);
+		free(s);
+	}
+	free(d);
+}
+
+static int open_iterator(struct discover *d, uint32_t pid)
+{
+	union bpf_iter_link_info info = {.task.pid = pid};
+	DECLARE_LIBBPF_OPTS(bpf_link_create_opts, opts);
+	int fd, link;
+
+	if (pid) {
+		opts.iter_info = &info;
+		opts.iter_info_len = sizeof(info);
+	}
+	link = bpf_link_create(probe__iterator_fd(d->probe), 0, BPF_TRACE_ITER, &opts);
+	if (link == -EINVAL && pid) /* before Linux 6.1 an iterator knows no pid: tell of all */
+		link = bpf_link_create(probe__iterator_fd(d->probe), 0, BPF_TRACE_ITER, NULL);
+	if (link < 0)
+		return link;
+	fd = bpf_iter_create(link);
+	close(link);
+	return fd;
+}
+
+static struct shown *discover__find_shown(struct discover *d, const struct shown_key *key)
+{
+	struct shown *s;
+
+	HASH_FIND(hh, d->shown, key, sizeof(*key), s);
+	return s;
+}
+
+/* A notice named an address; here is the mapping around it, so here is the real inode. */
+static void discover__resolve(struct discover *d, const struct nb_mapping *m)
+{
+	for (unsigned int i = 0; i < d->n_due; i++) {
+		const struct due *due = &d->due[i];
+		struct shown *s;
+
+		if (due->pid != m->tgid || due->addr < m->start || due->addr >= m->end)
+			continue;
+		s = discover__find_shown(d, &due->key);
+		if (!s)
+			continue;
+		s->file = *m;
+		s->resolved = true;
+	}
+}
+
+static void discover__tell(struct discover *d, const struct nb_mapping *m)
+{
+	discover__resolve(d, m);
+	d->listener.mapping(d->listener.ctx, m);
+}
+
+int discover__scan(struct discover *d, uint32_t pid)
+{
+	_cleanup_close_ int fd = open_iterator(d, pid);
+	struct nb_mapping mappings[64];
+	size_t have = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return fd == -ESRCH ? 0 : fd;
+	while ((n = read(fd, (char *)mappings + have, sizeof(mappings) - have)) != 0) {
+		size_t whole;
+
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (n < 0)
+			return errno == ESRCH ? 0 : -errno;
+		have += n;
+		whole = have / sizeof(mappings[0]);
+		for (size_t i = 0; i < whole; i++)
+			discover__tell(d, &mappings[i]);
+		have -= whole * sizeof(mappings[0]);
+		memmove(mappings, &mappings[whole], have);
+	}
+	return 0;
+}
+
+static struct shown *discover__remember(struct discover *d, const struct shown_key *key)
+{
+	struct shown *s;
+
+	if (HASH_COUNT(d->shown) >= MAX_SHOWN) {
+		s = d->shown; /* in order of insertion: the oldest */
+		HASH_DEL(d->shown, s);
+		free(s);
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->key = *key;
+	HASH_ADD(hh, d->shown, key, sizeof(s->key), s);
+	return s;
+}
+
+static void discover__note_due(struct discover *d, const struct mmap2_notice *notice,
+			       const struct shown_key *key)
+{
+	if (d->n_due == MAX_DUE) {
+		d->scan_all = true;
+		return;
+	}
+	d->due[d->n_due++] = (struct due){.pid = notice->pid, .addr = notice->addr, .key = *key};
+}
+
+static void discover__on_mmap(struct discover *d, const struct mmap2_notice *notice)
+{
+	struct shown_key key = {};
+	struct shown *s;
+
+	key.major = notice->major;
+	key.minor = notice->minor;
+	key.ino = notice->ino;
+	key.generation = notice->generation;
+	s = discover__find_shown(d, &key) ?: discover__remember(d, &key);
+	if (s && s->resolved && !d->listener.wants(d->listener.ctx, &s->file))
+		return;
+	discover__note_due(d, notice, &key);
+}
+
+static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_header *header)
+{
+	struct discover *d = ctx;
+	const struct mmap2_notice *notice = (const void *)header;
+
+	(void)cpu;
+	if (header->type == PERF_RECORD_LOST) {
+		d->overflows++;
+		d->scan_all = true;
+	} else if (header->type == PERF_RECORD_MMAP2 && header->size >= sizeof(*notice) &&
+		   notice->ino) {
+		discover__on_mmap(d, notice);
+	}
+	return LIBBPF_PERF_EVENT_CONT;
+}
+
+/* One scan per process, however many of its mappings are new. */
+static void discover__scan_due(struct discover *d)
+{
+	for (unsigned int i = 0; i < d->n_due && !d->scan_all; i++) {
+		if (d->due[i].done)
+			continue;
+		discover__scan(d, d->due[i].pid);
+		for (unsigned int j = i; j < d->n_due; j++)
+			d->due[j].done |= d->due[j].pid == d->due[i].pid;
+	}
+	if (d->scan_all)
+		discover__scan(d, 0);
+	d->scan_all = false;
+	d->n_due = 0;
+}
+
+static void discover__drain(void *ctx)
+{
+	struct discover *d = ctx;
+
+	perf_buffer__consume(d->notices);
+	discover__scan_due(d);
+}
+
+static void discover__on_quiet_over(void *ctx);
+
+/* At once when it is quiet; under a storm of new mappings at most every QUIET_NS. */
+static void discover__listen(struct discover *d)
+{
+	discover__drain(d);
+	loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices), discover__on_quiet_over, d,
+		     &d->readable);
+}
+
+static void discover__on_quiet_over(void *ctx)
+{
+	struct discover *d = ctx;
+
+	if (d->readable) {
+		loop__remove(d->loop, d->readable);
+		d->readable = NULL;
+		discover__drain(d);
+		loop_source__set_timer(d->quiet_timer, QUIET_NS, 0);
+		return;
+	}
+	discover__listen(d);
+}
+
+int discover__watch(struct discover *d)
+{
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.sample_period = 1,
+		.wakeup_events = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+	};
+	int err;
+
+	d->notices = perf_buffer__new_raw(probe__new_mappings_fd(d->probe), RING_PAGES, &attr,
+					  on_notice, d, NULL);
+	if (!d->notices)
+		return -errno;
+	err = loop__add_timer(d->loop, 0, 0, discover__on_quiet_over, d, &d->quiet_timer);
+	return err ?: loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices),
+				   discover__on_quiet_over, d, &d->readable);
+}
+
+uint64_t discover__overflows(const struct discover *d)
+{
+	return d->overflows;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which executable files are mapped where: one scan of what runs, then word from the kernel of
+ * every new mapping. No polling of /proc, and no tenant's memory or file is touched.
+ */
+#ifndef DISCOVER_H
+#define DISCOVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loop.h"
+#include "nccl_bpftrace_record.h"
+#include "probe.h"
+
+struct discover;
+
+struct discover_listener {
+	/* An executable file mapping; the same one can be told more than once. */
+	void (*mapping)(void *ctx, const struct nb_mapping *mapping);
+	/* Is a further process that maps this file of interest? (Only its inode is given.) */
+	bool (*wants)(void *ctx, const struct nb_mapping *file);
+	void *ctx;
+};
+
+/* 0 or -errno. The listener is copied. */
+int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
+		  const struct discover_listener *listener);
+void discover__free(struct discover *discover);
+
+/* Tells of all mappings of one process, or of all processes (pid 0). 0 or -errno. */
+int discover__scan(struct discover *discover, uint32_t pid);
+
+/* Starts listening for new mappings. 0 or -errno. */
+int discover__watch(struct discover *discover);
+
+/* Times that the kernel's notices overflowed and a whole scan made up for it. */
+uint64_t discover__overflows(const struct discover *discover);
+
+#endif

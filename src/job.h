@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which job a process belongs to, told from the text of two files of /proc.
+ *
+ * Pure: no I/O, no allocation, no state. The text comes from whoever could read it and is not
+ * trusted: it may be cut, hold NULs or be written by the job to mislead.
+ *
+ * /proc/PID/cgroup is made by root (slurmstepd) and names the job reliably. /proc/PID/environ is
+ * the user's word, as it was at exec: it can claim another's job, so it only fills what the
+ * cgroup does not say.
+ */
+#ifndef NCCL_BPFTRACE_JOB_H
+#define NCCL_BPFTRACE_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What job_id and step rest on. */
+enum job_source {
+	JOB_SOURCE_NONE = 0,
+	JOB_SOURCE_CGROUP,
+	JOB_SOURCE_ENVIRON,
+};
+
+/*
+ * Plain data with no pointer and no hidden padding, so that it can cross a pipe from the process
+ * that read the files. Every text is NUL-terminated; "" means not known.
+ */
+struct job_identity {
+	char job_id[64];     /* Slurm's: decimal, 32 bits; array tasks have one of their own */
+	char step[32];	     /* "0", "0+1" (component of a heterogeneous job), "batch", "extern" */
+	char cluster[64];    /* SLURM_CLUSTER_NAME: letters, digits, '_' and '-' only */
+	char local_rank[12]; /* the launcher's word, decimal */
+	char rank[12];	     /* the launcher's word; a communicator's own rank may differ */
+	uint32_t source;     /* enum job_source */
+};
+
+_Static_assert(sizeof(struct job_identity) == 188, "no hidden padding");
+
+/*
+ * Finds the Slurm job and step in the content of /proc/PID/cgroup, version 1, 2 or both at once.
+ * Paths are read segment by segment (".../job_<id>/step_<step>..."), because the prefix depends on
+ * Slurm's version, its configuration and the cgroup namespace one looks from.
+ * Returns 0 and fills *ret (all of it), or -ENOENT when the process is in no Slurm step.
+ */
+int job__from_cgroup(const char *text, size_t len, struct job_identity *ret);
+
+/*
+ * Reads the NUL-separated content of /proc/PID/environ. A value that is too long or is not what
+ * Slurm or torchrun would write is passed over as if the variable were not set, and so is a last
+ * entry that lacks its NUL (the text was cut there).
+ *
+ * Ranks: RANK alone lies (some operators set it to the node's index), so it counts only beside
+ * LOCAL_RANK or TORCHELASTIC_RUN_ID. Where one of those two is set, SLURM_PROCID and SLURM_LOCALID
+ * belong to the launcher that started the workers and are not used.
+ * Returns 0 and fills *ret (all of it), or -ENOENT when nothing of use was found.
+ */
+int job__from_environ(const char *text, size_t len, struct job_identity *ret);
+
+/*
+ * Puts both together; either may be NULL. Job and step come from the cgroup when it has them,
+ * all else from the environ. ret may be one of the two sources.
+ * Returns true when the environ claims another job than the cgroup names: worth counting.
+ */
+bool job__merge(const struct job_identity *cgroup, const struct job_identity *environ_,
+		struct job_identity *ret);
+
+/*
+ * Whether every field of an identity that came from another process holds what the functions
+ * above can produce: terminated, bounded, and of the right characters.
+ */
+bool job__valid(const struct job_identity *job);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The files that were found mapped: which of them hold NCCL, and the probes on those. */
+#ifndef LIBRARY_H
+#define LIBRARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "attach.h"
+#include "nccl_bpftrace_record.h"
+
+enum library_state {
+	LIBRARY_WAITING,  /* a helper looks at it */
+	LIBRARY_NOT_NCCL,
+	LIBRARY_TRACED,
+	LIBRARY_SEEN,	     /* NCCL, not attached: not yet, or only looked at (ps) */
+	LIBRARY_UNSUPPORTED, /* NCCL, or called so, but cannot be traced: see reason */
+	LIBRARY_UNREADABLE,  /* nobody knows; not called like NCCL */
+};
+
+/* The inode below any overlay. Its kernel address tells apart what number and device do not. */
+struct inode_key {
+	uint64_t inode, ino;
+	uint32_t dev, generation;
+};
+
+struct library {
+	struct inode_key key;
+	int index; /* in the BPF map, -1: none */
+	enum library_state state;
+	struct nccl_image image;
+	char name[32];	/* last component of the path */
+	char path[256]; /* as a process saw it */
+	char reason[128];
+	int *links, n_links;
+	unsigned int n_processes;
+	uint64_t unused_since_ns; /* 0: in use */
+	UT_hash_handle hh;
+};
+
+struct libraries;
+
+int libraries__new(struct libraries **ret);
+/* Closes all links; what the kernel must then do can take seconds (perf events). */
+void libraries__free(struct libraries *libraries);
+
+struct inode_key inode_key__of(const struct nb_mapping *mapping);
+struct library *libraries__find(struct libraries *libraries, const struct inode_key *key);
+
+/* A new one, LIBRARY_WAITING, without an index. NULL: no memory. */
+struct library *libraries__add(struct libraries *libraries, const struct nb_mapping *mapping);
+
+/* Gives it a place in the BPF map. 0 or -ENOSPC. */
+int libraries__take_index(struct libraries *libraries, struct library *library);
+bool library__called_like_nccl(const struct library *library);
+void libraries__remove(struct libraries *libraries, struct library *library);
+
+/* Takes over a helper's verdict and its fds. */
+void library__settle(struct libraries *libraries, struct library *library,
+		     const struct attach_reply *reply, const int *fds, int n_fds);
+/* The helper brought no verdict: err is its status. */
+void library__fail(struct libraries *libraries, struct library *library, int err);
+
+/* Hands the links to the caller, who closes them where that may take its time. */
+int library__take_links(struct library *library, int **ret_links);
+
+struct library *libraries__first(struct libraries *libraries); /* next: library->hh.next */
+
+#endif

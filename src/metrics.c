@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "metrics.h"
+
+#define LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* A job on a GPU; UUID is spelt as DCGM exporter spells it, so that the two join. */
+#define JOB "job_id", "UUID"
+/* A rank of a communicator. */
+#define COMM JOB, "comm", "rank"
+
+/* Each row would be indented once more. */
+/* clang-format off */
+const struct prom_family prom_families[METRIC_COUNT] = {
+	[METRIC_BUILD_INFO] = {
+		.name = "nccl_bpftrace_build_info",
+		.type = "gauge",
+		.help = "A constant 1, labelled with the versions of nccl-bpftrace, of libbpf "
+			"and of the kernel it runs on.",
+		.labels = LABELS("version", "libbpf", "kernel"),
+	},
+	[METRIC_HEARTBEAT] = {
+		.name = "nccl_bpftrace_heartbeat_timestamp_seconds",
+		.type = "gauge",
+		.help = "Unix time at which this file was made.",
+		.labels = LABELS(NULL),
+	},
+	[METRIC_PROCESSES] = {
+		.name = "nccl_bpftrace_processes",
+		.type = "gauge",
+		.help = "Processes on this node that have NCCL loaded, by how they are seen.",
+		.labels = LABELS("state"),
+	},
+	[METRIC_EVENTS] = {
+		.name = "nccl_bpftrace_events_total",
+		.type = "counter",
+		.help = "Records received from the kernel.",
+		.labels = LABELS(NULL),
+	},
+	[METRIC_EVENTS_LOST] = {
+		.name = "nccl_bpftrace_events_lost_total",
+		.type = "counter",
+		.help = "Records lost before they were taken into account, by reason.",
+		.labels = LABELS("reason"),
+	},
+	[METRIC_SERIES_SUPPRESSED] = {
+		.name = "nccl_bpftrace_series_suppressed_total",
+		.type = "counter",
+		.help = "Series left out of this file by the limit on series, summed over "
+			"every time it was made.",
+		.labels = LABELS(NULL),
+	},
+	[METRIC_CPU_SECONDS] = {
+		.name = "nccl_bpftrace_cpu_seconds_total",
+		.type = "counter",
+		.help = "Processor time, user and system, spent by nccl-bpftrace itself.",
+		.labels = LABELS(NULL),
+	},
+	[METRIC_RESIDENT_MEMORY] = {
+		.name = "nccl_bpftrace_resident_memory_bytes",
+		.type = "gauge",
+		.help = "Resident memory of nccl-bpftrace itself.",
+		.labels = LABELS(NULL),
+	},
+	[METRIC_PROCESS_INFO] = {
+		.name = "nccl_bpftrace_process_info",
+		.type = "gauge",
+		.help = "A constant 1 for each process that uses NCCL, labelled with its job, "
+			"its GPU and what is known of it.",
+		.labels = LABELS(JOB, "pid", "namespace", "pod", "container", "slurm_step",
+				 "local_rank", "command", "nccl_version", "plugin"),
+		.capped = true,
+	},
+	[METRIC_COMMUNICATOR_INFO] = {
+		.name = "nccl_communicator_info",
+		.type = "gauge",
+		.help = "A constant 1 for each rank of a communicator on this node, labelled "
+			"with what is known of it.",
+		.labels = LABELS(COMM, "comm_name", "nranks", "n_nodes", "pid", "node", "gpu",
+				 "identity", "timing"),
+		.capped = true,
+	},
+	[METRIC_OPERATIONS] = {
+		.name = "nccl_operations_total",
+		.type = "counter",
+		.help = "NCCL operations, each one counted and none sampled.",
+		.labels = LABELS(COMM, "operation", "mode"),
+		.capped = true,
+	},
+	[METRIC_OPERATION_BYTES] = {
+		.name = "nccl_operation_bytes_total",
+		.type = "counter",
+		.help = "Bytes of NCCL operations in the sense of the size column of "
+			"nccl-tests, each operation counted and none sampled.",
+		.labels = LABELS(COMM, "operation", "mode"),
+		.capped = true,
+	},
+	[METRIC_OPERATION_SEQUENCE] = {
+		.name = "nccl_operation_sequence",
+		.type = "gauge",
+		.help = "Sequence number of the last operation of this kind. Compare ranks "
+			"only when it has stood still: scrapes are not simultaneous.",
+		.labels = LABELS(COMM, "operation"),
+		.capped = true,
+	},
+	[METRIC_OPERATION_SIGNATURE] = {
+		.name = "nccl_operation_signature",
+		.type = "gauge",
+		.help = "32-bit hash of count, data type, reduction and root of the last "
+			"operation of this kind. Ranks at the same sequence number must "
+			"agree.",
+		.labels = LABELS(COMM, "operation"),
+		.capped = true,
+	},
+	[METRIC_LAST_OPERATION] = {
+		.name = "nccl_last_operation_timestamp_seconds",
+		.type = "gauge",
+		.help = "Unix time of the last NCCL call seen on this communicator.",
+		.labels = LABELS(COMM),
+		.capped = true,
+	},
+};
+/* clang-format on */

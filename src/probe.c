@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "probe.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attach.h"
+#include "nccl_layout.h"
+#include "nccl_bpftrace.skel.h"
+#include "util.h"
+
+#define READ_BATCH 2048
+
+_Static_assert(NCCL_FN_PROBED <= NB_MAX_FUNCTIONS, "more probed functions than slots");
+_Static_assert(NCCL_N_DATATYPES <= NB_MAX_DATATYPES, "more datatypes than sizes");
+_Static_assert(NB_SLOT_NONE == NCCL_SLOT_NONE && NB_SLOT_STACK == NCCL_SLOT_STACK, "slots");
+
+struct probe {
+	struct nccl_bpftrace_bpf *skel;
+	struct bpf_link *iterator;
+	struct ring_buffer *ring;
+	probe_record_fn *on_record;
+	void *ctx;
+	uint64_t received, bad;
+	bool multi, checksum;
+	struct nb_key *keys; /* READ_BATCH of each, for batched look-ups */
+	struct nb_counter *values;
+};
+
+static uint8_t slot(const struct nccl_function *fn, enum nccl_param param)
+{
+	return nccl_api__slot(fn, param, NCCL_ARCH_HOST);
+}
+
+static void fill_slots(struct nb_slots *s, const struct nccl_function *fn)
+{
+	s->comm = slot(fn, NCCL_PARAM_COMM);
+	s->count = slot(fn, NCCL_PARAM_COUNT);
+	s->datatype = slot(fn, NCCL_PARAM_DATATYPE);
+	s->redop = slot(fn, NCCL_PARAM_REDOP);
+	s->root = slot(fn, NCCL_PARAM_ROOT);
+	if (s->root == NCCL_SLOT_NONE)
+		s->root = slot(fn, NCCL_PARAM_PEER);
+	s->stream = slot(fn, NCCL_PARAM_STREAM);
+	s->newcomm = slot(fn, NCCL_PARAM_NEWCOMM);
+	s->nranks = slot(fn, NCCL_PARAM_NRANKS);
+	s->rank = slot(fn, NCCL_PARAM_RANK);
+	s->lifecycle = fn->family == NCCL_FAMILY_LIFECYCLE;
+	s->sequence = fn->sequence;
+}
+
+static uint32_t log2_of(unsigned long n)
+{
+	return __builtin_ctzl(n);
+}
+
+static uint64_t round_up_ring(uint64_t bytes)
+{
+	uint64_t size = sysconf(_SC_PAGESIZE);
+
+	while (size < bytes && size < 1ULL << 31)
+		size <<= 1;
+	return size;
+}
+
+static void probe__fill(struct probe *probe, const struct probe_options *options)
+{
+	struct nccl_bpftrace_bpf__rodata *ro = probe->skel->rodata;
+	uint64_t ring = round_up_ring(options->ring_bytes ?: PROBE_DEFAULT_RING_BYTES);
+
+	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
+		fill_slots(&ro->slots[i], &nccl_functions[i]);
+	for (unsigned int i = 0; i < NCCL_N_DATATYPES; i++)
+		ro->datatype_size[i] = nccl_datatype__size(i);
+	ro->n_functions = NCCL_FN_PROBED;
+	ro->page_shift = log2_of(sysconf(_SC_PAGESIZE));
+	ro->wake_bytes = ring / 4;
+	ro->only_listed = options->only_listed;
+	ro->with_checksum = options->checksum;
+	ro->with_records = !options->no_records;
+	bpf_map__set_max_entries(probe->skel->maps.events, ring);
+	bpf_map__set_max_entries(probe->skel->maps.new_mappings, libbpf_num_possible_cpus());
+	if (probe->multi)
+		bpf_program__set_expected_attach_type(probe->skel->progs.nccl_call,
+						      ATTACH_TRACE_UPROBE_MULTI);
+}
+
+static int probe__load(struct probe *probe, const struct probe_options *options)
+{
+	int err;
+
+	probe->skel = nccl_bpftrace_bpf__open();
+	if (!probe->skel)
+		return -errno;
+	probe__fill(probe, options);
+	err = nccl_bpftrace_bpf__load(probe->skel);
+	if (err) {
+		nccl_bpftrace_bpf__destroy(probe->skel);
+		probe->skel = NULL;
+	}
+	return err;
+}
+
+/* Loads for uprobe_multi where the kernel has it, else for perf events: feature, not version. */
+static int probe__load_best(struct probe *probe, const struct probe_options *options)
+{
+	int err;
+
+	probe->multi = options->method != PROBE_PERF;
+	err = probe__load(probe, options);
+	if (options->method == PROBE_PERF)
+		return err;
+	if (!err && attach__multi_works(bpf_program__fd(probe->skel->progs.nccl_call)))
+		return 0;
+	if (options->method == PROBE_MULTI)
+		return err ?: -EOPNOTSUPP;
+	nccl_bpftrace_bpf__destroy(probe->skel);
+	probe->multi = false;
+	return probe__load(probe, options);
+}
+
+static const char *explain(int err)
+{
+	switch (err) {
+	case -EPERM:
+	case -EACCES:
+		return "no privilege to load BPF programs: run as root, or with CAP_BPF, "
+		       "CAP_PERFMON, CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE";
+	case -ENOENT:
+	case -ESRCH:
+		return "the kernel has no BTF (/sys/kernel/btf/vmlinux): use a kernel built with "
+		       "CONFIG_DEBUG_INFO_BTF";
+	case -EOPNOTSUPP:
+		return "this kernel has no uprobe_multi links: use --attach auto";
+	default:
+		return "the kernel refused the BPF programs: try -v, and see `nccl-bpftrace check`";
+	}
+}
+
+static int on_ring_record(void *ctx, void *data, size_t size)
+{
+	struct probe *probe = ctx;
+	const struct nb_record *record = data;
+
+	if (size < sizeof(*record) || record->size != sizeof(*record) ||
+	    record->function >= NCCL_FN_PROBED || record->library >= NB_MAX_LIBRARIES ||
+	    (probe->checksum && record->checksum != nb_record_checksum(record))) {
+		probe->bad++;
+		return 0;
+	}
+	probe->received++;
+	if (probe->on_record)
+		probe->on_record(probe->ctx, record);
+	return 0;
+}
+
+static int probe__open_rest(struct probe *probe)
+{
+	probe->keys = calloc(READ_BATCH, sizeof(*probe->keys));
+	probe->values = calloc(READ_BATCH, sizeof(*probe->values));
+	if (!probe->keys || !probe->values)
+		return -ENOMEM;
+	probe->ring = ring_buffer__new(bpf_map__fd(probe->skel->maps.events), on_ring_record,
+				       probe, NULL);
+	return probe->ring ? 0 : -errno;
+}
+
+int probe__new(struct probe **ret, const struct probe_options *options, const char **ret_why)
+{
+	struct probe *probe = calloc(1, sizeof(*probe));
+	int err;
+
+	if (!probe)
+		return -ENOMEM;
+	probe->checksum = options->checksum;
+	err = probe__load_best(probe, options);
+	if (!err)
+		err = probe__open_rest(probe);
+	if (err) {
+		if (ret_why)
+			*ret_why = explain(err);
+		probe__free(probe);
+		return err;
+	}
+	*ret = probe;
+	return 0;
+}
+
+void probe__free(struct probe *probe)
+{
+	if (!probe)
+		return;
+	ring_buffer__free(probe->ring);
+	nccl_bpftrace_bpf__destroy(probe->skel);
+	free(probe->keys);
+	free(probe->values);
+	free(probe);
+}
+
+bool probe__uses_multi(const struct probe *probe)
+{
+	return probe->multi;
+}
+
+int probe__program_fd(const struct probe *probe)
+{
+	return bpf_program__fd(probe->skel->progs.nccl_call);
+}
+
+int probe__libraries_fd(const struct probe *probe)
+{
+	return bpf_map__fd(probe->skel->maps.libraries);
+}
+
+int probe__iterator_fd(const struct probe *probe)
+{
+	return bpf_program__fd(probe->skel->progs.executable_mappings);
+}
+
+int probe__new_mappings_fd(const struct probe *probe)
+{
+	return bpf_map__fd(probe->skel->maps.new_mappings);
+}
+
+int probe__events_fd(const struct probe *probe)
+{
+	return bpf_map__fd(probe->skel->maps.events);
+}
+
+int probe__ring_fd(const struct probe *probe)
+{
+	return ring_buffer__epoll_fd(probe->ring);
+}
+
+int probe__set_consumer(struct probe *probe, probe_record_fn *fn, void *ctx)
+{
+	probe->on_record = fn;
+	probe->ctx = ctx;
+	return 0;
+}
+
+int probe__consume(struct probe *probe)
+{
+	int n = ring_buffer__consume(probe->ring);
+
+	return n < 0 ? n : 0;
+}
+
+uint64_t probe__bad_records(const struct probe *probe)
+{
+	return probe->bad;
+}
+
+uint64_t probe__received(const struct probe *probe)
+{
+	return probe->received;
+}
+
+uint64_t probe__lost(const struct probe *probe, enum nb_lost reason)
+{
+	return __atomic_load_n(&probe->skel->bss->lost[reason], __ATOMIC_RELAXED);
+}
+
+uint64_t probe__sent(const struct probe *probe)
+{
+	return __atomic_load_n(&probe->skel->bss->sent, __ATOMIC_RELAXED);
+}
+
+int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx)
+{
+	int err, fd = bpf_map__fd(probe->skel->maps.counters);
+	uint64_t next = 0; /* opaque to us: a bucket number */
+	bool first = true;
+
+	do {
+		uint32_t n = READ_BATCH;
+
+		err = bpf_map_lookup_batch(fd, first ? NULL : &next, &next, probe->keys,
+					   probe->values, &n, NULL);
+		if (err && err != -ENOENT)
+			return err;
+		first = false;
+		for (uint32_t i = 0; i < n; i++)
+			fn(ctx, &probe->keys[i], &probe->values[i]);
+	} while (!err);
+	return 0;
+}
+
+int probe__delete_counter(struct probe *probe, const struct nb_key *key)
+{
+	return bpf_map_delete_elem(bpf_map__fd(probe->skel->maps.counters), key);
+}
+
+int probe__list_process(struct probe *probe, uint32_t tgid)
+{
+	uint32_t keys = 0;
+	int err = bpf_map_update_elem(bpf_map__fd(probe->skel->maps.processes), &tgid, &keys,
+				      BPF_NOEXIST);
+
+	return err == -EEXIST ? 0 : err;
+}
+
+int probe__uncharge_process(struct probe *probe, uint32_t tgid)
+{
+	int err, fd = bpf_map__fd(probe->skel->maps.processes);
+	uint32_t keys;
+
+	err = bpf_map_lookup_elem(fd, &tgid, &keys);
+	if (err || !keys)
+		return err;
+	keys--;
+	return bpf_map_update_elem(fd, &tgid, &keys, BPF_EXIST);
+}
+
+int probe__forget_process(struct probe *probe, uint32_t tgid)
+{
+	return bpf_map_delete_elem(bpf_map__fd(probe->skel->maps.processes), &tgid);
+}
+
+const char *nb_lost__name(enum nb_lost reason)
+{
+	static const char *const names[NB_LOST_MAX] = {
+		[NB_LOST_RING_FULL] = "ring_full",
+		[NB_LOST_COUNTER_FULL] = "counter_full",
+		[NB_LOST_BAD_COOKIE] = "bad_cookie",
+	};
+
+	return reason < NB_LOST_MAX ? names[reason] : "unknown";
+}

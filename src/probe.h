@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The loaded BPF side: its maps, its ring, its counters. */
+#ifndef PROBE_H
+#define PROBE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nccl_bpftrace_record.h"
+
+struct probe;
+struct perf_event_header;
+
+enum probe_method { PROBE_AUTO, PROBE_MULTI, PROBE_PERF };
+
+struct probe_options {
+	enum probe_method method;
+	uint64_t ring_bytes; /* rounded up to a power of two, at least a page */
+	bool only_listed;    /* only processes given to probe__list_process() */
+	bool checksum;	     /* every record carries nb_record_checksum() */
+	bool no_records;     /* count only (bench) */
+};
+
+#define PROBE_DEFAULT_RING_BYTES (4ULL << 20)
+
+/* Called per record, which is size-checked; valid during the call only. */
+typedef void probe_record_fn(void *ctx, const struct nb_record *record);
+typedef void probe_counter_fn(void *ctx, const struct nb_key *key, const struct nb_counter *value);
+
+/*
+ * Opens, fills and loads the programs. 0, or -errno: -EPERM without the capabilities, -ENOENT
+ * without the kernel's BTF. The reason for people goes to ret_why (static text) when not NULL.
+ */
+int probe__new(struct probe **ret, const struct probe_options *options, const char **ret_why);
+void probe__free(struct probe *probe);
+
+bool probe__uses_multi(const struct probe *probe);
+int probe__program_fd(const struct probe *probe);
+int probe__libraries_fd(const struct probe *probe);
+int probe__iterator_fd(const struct probe *probe);
+int probe__new_mappings_fd(const struct probe *probe);
+int probe__events_fd(const struct probe *probe);
+
+/* Becomes readable when enough waits in the ring; probe__consume() takes what is there. */
+int probe__ring_fd(const struct probe *probe);
+int probe__set_consumer(struct probe *probe, probe_record_fn *fn, void *ctx);
+int probe__consume(struct probe *probe);
+
+/* Records that came with a wrong size or checksum; records taken. */
+uint64_t probe__bad_records(const struct probe *probe);
+uint64_t probe__received(const struct probe *probe);
+uint64_t probe__lost(const struct probe *probe, enum nb_lost reason);
+uint64_t probe__sent(const struct probe *probe);
+
+/* Calls fn for every counter. 0 or -errno. */
+int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx);
+int probe__delete_counter(struct probe *probe, const struct nb_key *key);
+
+/* With only_listed: trace this process too. */
+int probe__list_process(struct probe *probe, uint32_t tgid);
+/* One key of the process was deleted: it may have another. */
+int probe__uncharge_process(struct probe *probe, uint32_t tgid);
+int probe__forget_process(struct probe *probe, uint32_t tgid);
+
+const char *nb_lost__name(enum nb_lost reason);
+
+#endif

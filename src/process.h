@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The processes that map a file which holds, or may hold, NCCL. */
+#ifndef PROCESS_H
+#define PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "library.h"
+#include "loop.h"
+#include "procinfo.h"
+
+#define PROCESS_MAX_MAPPINGS 4
+
+struct process_mapping {
+	struct library *library;
+	uint64_t start, end, file_offset; /* of the first executable mapping of that file */
+};
+
+struct process {
+	uint32_t tgid;
+	int pidfd;
+	struct loop_source *exit; /* readable pidfd: the whole thread group has ended */
+	struct process_mapping mappings[PROCESS_MAX_MAPPINGS];
+	unsigned int n_mappings;
+	struct procinfo info;
+	bool has_info, asked_info;
+	bool is_fork_copy; /* forked after NCCL was loaded: its memory shows its parent's communicators */
+	bool has_called;
+	uint64_t seen_ns, gone_ns; /* CLOCK_MONOTONIC; gone_ns 0: alive */
+	uint64_t scan_due_ns;	   /* when its communicators are to be read next; 0: not */
+	unsigned int scans_left;   /* further tries for communicators that are being made */
+	bool scan_running, scanned;
+	int scan_err;		   /* why its communicators could not be read, 0: they were */
+	void *owner;		   /* the tracer */
+	UT_hash_handle hh;
+};
+
+struct processes;
+
+int processes__new(struct processes **ret, struct loop *loop);
+void processes__free(struct processes *processes);
+
+struct process *processes__find(struct processes *processes, uint32_t tgid);
+struct process *processes__first(struct processes *processes); /* next: process->hh.next */
+
+/* A new one; on_exit is called with the process once it has ended. NULL: gone already, or no memory. */
+struct process *processes__add(struct processes *processes, uint32_t tgid, uint64_t now_ns,
+			       loop_fn *on_exit);
+void processes__remove(struct processes *processes, struct process *process);
+
+/* Notes that the process maps the library; false when it was known, or there is no room. */
+bool process__map(struct process *process, struct library *library,
+		  const struct nb_mapping *mapping);
+
+/* The library whose NCCL the process uses: a traced one before any other. NULL: none is NCCL. */
+struct library *process__nccl(const struct process *process);
+const struct process_mapping *process__nccl_mapping(const struct process *process);
+
+#endif

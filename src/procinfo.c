@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "procinfo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "helper.h"
+#include "util.h"
+
+#define MAX_CGROUP  8192
+#define MAX_ENVIRON (256 * 1024)
+
+/* Reads a small file of /proc/PID whole; returns its length, or -errno. NUL-terminates. */
+static ssize_t read_proc(uint32_t pid, const char *name, char *buf, size_t size)
+{
+	_cleanup_close_ int fd = -1;
+	size_t len = 0;
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%u/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	while (len < size - 1 && (n = read(fd, buf + len, size - 1 - len)) != 0) {
+		if (n < 0)
+			return -errno;
+		len += n;
+	}
+	buf[len] = 0;
+	return len;
+}
+
+static int32_t read_ppid(uint32_t pid)
+{
+	char stat[512], *end;
+	int ppid;
+
+	if (read_proc(pid, "stat", stat, sizeof(stat)) < 0)
+		return 0;
+	end = strrchr(stat, ')'); /* the name before it may hold anything */
+	return end && sscanf(end + 1, " %*c %d", &ppid) == 1 ? ppid : 0;
+}
+
+static void read_job(uint32_t pid, struct procinfo *info)
+{
+	struct job_identity from_cgroup, from_environ;
+	_cleanup_free_ char *buf = malloc(MAX_ENVIRON);
+	bool cgroup, environment;
+	ssize_t n;
+
+	if (!buf)
+		return;
+	n = read_proc(pid, "cgroup", buf, MAX_CGROUP);
+	cgroup = n > 0 && !job__from_cgroup(buf, n, &from_cgroup);
+	n = read_proc(pid, "environ", buf, MAX_ENVIRON);
+	environment = n > 0 && !job__from_environ(buf, n, &from_environ);
+	info->job_conflict = job__merge(cgroup ? &from_cgroup : NULL,
+					environment ? &from_environ : NULL, &info->job);
+}
+
+int procinfo__work(void *arg, int reply_fd)
+{
+	uint32_t pid = *(const uint32_t *)arg;
+	struct procinfo info = {};
+	ssize_t n = read_proc(pid, "comm", info.command, sizeof(info.command));
+
+	if (n < 0)
+		return n;
+	info.command[strcspn(info.command, "\n")] = 0;
+	info.ppid = read_ppid(pid);
+	read_job(pid, &info);
+	return helper__reply(reply_fd, &info, sizeof(info), NULL, 0);
+}
+
+bool procinfo__valid(const struct procinfo *info)
+{
+	return memchr(info->command, 0, sizeof(info->command)) && job__valid(&info->job);
+}
+
+bool procinfo__in_cgroup(uint32_t pid, const char *path)
+{
+	char text[MAX_CGROUP], *line, *rest = text;
+	size_t len;
+
+	if (!strncmp(path, "/sys/fs/cgroup", strlen("/sys/fs/cgroup")))
+		path += strlen("/sys/fs/cgroup");
+	len = strlen(path);
+	while (len && path[len - 1] == '/')
+		len--;
+	if (read_proc(pid, "cgroup", text, sizeof(text)) < 0)
+		return false;
+	while ((line = strsep(&rest, "\n"))) {
+		char *controllers = strchr(line, ':');
+		char *at = controllers ? strchr(controllers + 1, ':') : NULL;
+
+		if (!at)
+			continue;
+		at++;
+		if (!strncmp(at, path, len) && (at[len] == 0 || at[len] == '/'))
+			return true;
+	}
+	return false;
+}

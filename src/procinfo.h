@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What /proc says of one process, read in a helper (environ is the tenant's memory). */
+#ifndef PROCINFO_H
+#define PROCINFO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "job.h"
+
+/* POD: crosses the helper's socket. */
+struct procinfo {
+	char command[16]; /* the task name */
+	int32_t ppid;
+	uint32_t job_conflict; /* 1: the environment claims another job than the cgroup */
+	struct job_identity job;
+};
+
+/* A helper_work_fn: arg is a uint32_t pid, the reply a struct procinfo. */
+int procinfo__work(void *arg, int reply_fd);
+
+/* A reply is foreign input: true when every text ends inside its field. */
+bool procinfo__valid(const struct procinfo *info);
+
+/* Is the process in the cgroup, or below it? path as in /proc/PID/cgroup or under /sys/fs/cgroup. */
+bool procinfo__in_cgroup(uint32_t pid, const char *path);
+
+#endif

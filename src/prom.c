@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "prom.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ELLIPSIS    "\xe2\x80\xa6"
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+struct prom {
+	char *text; /* NUL-terminated at len */
+	size_t len;
+	size_t size;
+	int error; /* the first -errno since prom__reset() */
+	const char *cluster;
+	const struct prom_family *family; /* begun, or NULL */
+	bool written[METRIC_COUNT];	  /* HELP and TYPE are in the text */
+	size_t max_series;
+	size_t n_series; /* capped ones in the text */
+	size_t n_admitted;
+	uint64_t suppressed;
+};
+
+static int prom__grow(struct prom *p, size_t more)
+{
+	size_t size = p->size;
+	char *text;
+
+	if (more < size - p->len)
+		return 0;
+	while (size - p->len <= more) {
+		if (size > SIZE_MAX / 2)
+			return p->error = -ENOMEM;
+		size *= 2;
+	}
+	text = realloc(p->text, size);
+	if (!text)
+		return p->error = -ENOMEM;
+	p->text = text;
+	p->size = size;
+	return 0;
+}
+
+/* After an error the text stops growing; who publishes is told. */
+static void prom__put(struct prom *p, const char *text, size_t len)
+{
+	if (p->error || prom__grow(p, len))
+		return;
+	memcpy(p->text + p->len, text, len);
+	p->len += len;
+	p->text[p->len] = '\0';
+}
+
+static void prom__puts(struct prom *p, const char *text)
+{
+	prom__put(p, text, strlen(text));
+}
+
+int prom__new(struct prom **ret, size_t max_series)
+{
+	struct prom *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return -ENOMEM;
+	p->size = 4096;
+	p->text = calloc(1, p->size);
+	p->max_series = max_series;
+	if (!p->text) {
+		free(p);
+		return -ENOMEM;
+	}
+	*ret = p;
+	return 0;
+}
+
+void prom__free(struct prom *p)
+{
+	if (!p)
+		return;
+	free(p->text);
+	free(p);
+}
+
+void prom__reset(struct prom *p)
+{
+	p->len = 0;
+	p->text[0] = '\0';
+	p->error = 0;
+	p->cluster = NULL;
+	p->family = NULL;
+	memset(p->written, 0, sizeof(p->written));
+	p->n_series = 0;
+	p->n_admitted = 0;
+}
+
+void prom__set_cluster(struct prom *p, const char *cluster)
+{
+	p->cluster = cluster;
+}
+
+bool prom__admit(struct prom *p, size_t n)
+{
+	if (n > p->max_series - p->n_admitted) {
+		p->suppressed += n;
+		return false;
+	}
+	p->n_admitted += n;
+	return true;
+}
+
+uint64_t prom__suppressed(const struct prom *p)
+{
+	return p->suppressed;
+}
+
+int prom__text(const struct prom *p, const char **ret_text, size_t *ret_len)
+{
+	if (p->error)
+		return p->error;
+	*ret_text = p->text;
+	*ret_len = p->len;
+	return 0;
+}
+
+/*
+ * Bytes of the character at text, or 0 when they are no UTF-8 (RFC 3629: shortest form only, no
+ * surrogates, nothing above U+10FFFF). Reads no further than the terminating NUL.
+ */
+static size_t utf8__len(const unsigned char *text)
+{
+	size_t n;
+
+	if (text[0] < 0x80)
+		return 1;
+	if (text[0] < 0xc2 || text[0] > 0xf4)
+		return 0;
+	n = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+	for (size_t i = 1; i < n; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+	    (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
+		return 0;
+	return n;
+}
+
+/* C0, DEL and C1: a terminal that shows the file must not obey a job. A newline is escaped. */
+static bool utf8__is_control(const unsigned char *text)
+{
+	return (text[0] < 0x20 && text[0] != '\n') || text[0] == 0x7f ||
+	       (text[0] == 0xc2 && text[1] < 0xa0);
+}
+
+/*
+ * Repairs value into ret, at most PROM_VALUE_MAX bytes. Looks at no more of value than it needs,
+ * however long that is. Returns the length.
+ */
+static size_t value__repair(char ret[PROM_VALUE_MAX], const char *value)
+{
+	const unsigned char *in = (const unsigned char *)value;
+	const size_t ellipsis_len = sizeof(ELLIPSIS) - 1;
+	size_t len = 0, cut = 0; /* cut: the last boundary that leaves room for the ellipsis */
+
+	while (*in) {
+		size_t n_in = utf8__len(in), n = n_in;
+		const void *bytes = in;
+
+		if (!n_in || utf8__is_control(in)) {
+			bytes = REPLACEMENT;
+			n = sizeof(REPLACEMENT) - 1;
+		}
+		if (len + n > PROM_VALUE_MAX) {
+			memcpy(ret + cut, ELLIPSIS, ellipsis_len);
+			return cut + ellipsis_len;
+		}
+		memcpy(ret + len, bytes, n);
+		len += n;
+		if (len <= PROM_VALUE_MAX - ellipsis_len)
+			cut = len;
+		in += n_in ? n_in : 1;
+	}
+	return len;
+}
+
+static size_t value__escape(char ret[2 * PROM_VALUE_MAX], const char *value, size_t len)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		bool newline = value[i] == '\n';
+
+		if (newline || value[i] == '"' || value[i] == '\\')
+			ret[n++] = '\\';
+		ret[n++] = newline ? 'n' : value[i];
+	}
+	return n;
+}
+
+static void prom__label(struct prom *p, char before, const char *name, const char *value)
+{
+	char repaired[PROM_VALUE_MAX], escaped[2 * PROM_VALUE_MAX];
+	size_t len = value ? value__repair(repaired, value) : 0;
+
+	len = value__escape(escaped, repaired, len);
+	prom__put(p, &before, 1);
+	prom__puts(p, name);
+	prom__puts(p, "=\"");
+	prom__put(p, escaped, len);
+	prom__puts(p, "\"");
+}
+
+static void prom__labels(struct prom *p, const char *const *values)
+{
+	const char *const *names = p->family->labels;
+	char before = '{';
+
+	if (p->cluster && p->cluster[0]) {
+		prom__label(p, before, "cluster", p->cluster);
+		before = ',';
+	}
+	for (size_t i = 0; names[i]; i++) {
+		prom__label(p, before, names[i], values[i]);
+		before = ',';
+	}
+	if (before == ',')
+		prom__puts(p, "}");
+}
+
+int prom__begin(struct prom *p, enum metric_id id)
+{
+	const struct prom_family *family = &prom_families[id];
+
+	if (p->family == family)
+		return 0;
+	p->family = NULL;
+	if (p->written[id])
+		return -EALREADY;
+	p->family = family;
+	return 0;
+}
+
+static void prom__header(struct prom *p)
+{
+	const struct prom_family *family = p->family;
+	const char *const parts[] = {"# HELP ", family->name, " ", family->help, "\n",
+				     "# TYPE ", family->name, " ", family->type, "\n"};
+
+	if (p->written[family - prom_families])
+		return;
+	p->written[family - prom_families] = true;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		prom__puts(p, parts[i]);
+}
+
+static int prom__line(struct prom *p, const char *const *label_values, const char *number)
+{
+	if (!p->family)
+		return -EINVAL;
+	if (p->family->capped && p->n_series >= p->max_series) {
+		p->suppressed++;
+		return 0;
+	}
+	p->n_series += p->family->capped;
+	prom__header(p);
+	prom__puts(p, p->family->name);
+	prom__labels(p, label_values);
+	prom__puts(p, " ");
+	prom__puts(p, number);
+	prom__puts(p, "\n");
+	return p->error;
+}
+
+int prom__sample(struct prom *p, const char *const *label_values, double value)
+{
+	char number[32];
+
+	if (!isfinite(value))
+		return -EINVAL;
+	/* the short form where it is exact: 0.1 and not 0.10000000000000001 */
+	snprintf(number, sizeof(number), "%.15g", value);
+	if (strtod(number, NULL) != value)
+		snprintf(number, sizeof(number), "%.17g", value);
+	return prom__line(p, label_values, number);
+}
+
+int prom__sample_u64(struct prom *p, const char *const *label_values, uint64_t value)
+{
+	char number[32];
+
+	snprintf(number, sizeof(number), "%" PRIu64, value);
+	return prom__line(p, label_values, number);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "textfile.h"
+
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shown.h"
+#include "util.h"
+
+/* A difference of the two clocks that is taken for one, and not for the time it takes to read. */
+#define CLOCK_STEP_NS (10 * NSEC_PER_MSEC)
+
+struct textfile {
+	int dirfd;
+	struct prom *prom;
+	char *cluster;
+	struct utsname kernel;
+	int64_t wall_offset_ns;
+	uint64_t n_failed, n_collisions;
+	bool is_open_to_all;
+};
+
+static int textfile__open(struct textfile *tf, const char *dir)
+{
+	struct stat st;
+
+	tf->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (tf->dirfd < 0 || fstat(tf->dirfd, &st) ||
+	    faccessat(tf->dirfd, ".", W_OK | X_OK, AT_EACCESS))
+		return -errno;
+	tf->is_open_to_all = st.st_mode & S_IWOTH && !(st.st_mode & S_ISVTX);
+	prom__sweep(tf->dirfd);
+	return 0;
+}
+
+int textfile__new(struct textfile **ret, const char *dir, size_t max_series, const char *cluster)
+{
+	struct textfile *tf = calloc(1, sizeof(*tf));
+	int err;
+
+	if (!tf)
+		return -ENOMEM;
+	uname(&tf->kernel);
+	err = textfile__open(tf, dir);
+	if (!err)
+		err = prom__new(&tf->prom, max_series);
+	if (!err) {
+		tf->cluster = strdup(cluster ?: "");
+		err = tf->cluster ? 0 : -ENOMEM;
+	}
+	if (err) {
+		textfile__free(tf);
+		return err;
+	}
+	*ret = tf;
+	return 0;
+}
+
+void textfile__free(struct textfile *tf)
+{
+	if (!tf)
+		return;
+	if (tf->dirfd >= 0)
+		close(tf->dirfd);
+	prom__free(tf->prom);
+	free(tf->cluster);
+	free(tf);
+}
+
+const char *textfile__warning(const struct textfile *tf)
+{
+	return tf->is_open_to_all ? "every user may replace files in it; mend: chmod o-w" : NULL;
+}
+
+uint64_t textfile__failed_writes(const struct textfile *tf)
+{
+	return tf->n_failed;
+}
+
+int textfile__remove(struct textfile *tf)
+{
+	return prom__unlink(tf->dirfd, PROM_FILE_NAME);
+}
+
+static int collect_comms(struct textfile_source *src, struct tracer *tracer)
+{
+	struct comms *comms = tracer__comms(tracer);
+	struct processes *processes = tracer__processes(tracer);
+
+	src->comms = calloc(comms__count_of(comms) + 1, sizeof(*src->comms));
+	if (!src->comms)
+		return -ENOMEM;
+	for (struct comm *comm = comms__first(comms); comm; comm = comm->hh.next) {
+		struct process *process = processes__find(processes, comm->key.tgid);
+
+		if (process__is_shown(process))
+			src->comms[src->n_comms++] = (struct textfile_comm){
+				.comm = comm,
+				.process = process,
+				.gpu = tracer__gpu_of(tracer, comm),
+			};
+	}
+	return 0;
+}
+
+/* By process, then GPU; that of no GPU last. */
+static int compare_processes(const void *left, const void *right)
+{
+	const struct textfile_process *a = left, *b = right;
+
+	if (a->process->tgid != b->process->tgid)
+		return a->process->tgid < b->process->tgid ? -1 : 1;
+	if (!a->gpu || !b->gpu)
+		return !a->gpu - !b->gpu;
+	return strcmp(a->gpu->uuid, b->gpu->uuid);
+}
+
+/* Of a process with GPUs, each once; of one without, the one without. */
+static void unique_processes(struct textfile_source *src)
+{
+	size_t n = 0;
+
+	qsort(src->processes, src->n_processes, sizeof(*src->processes), compare_processes);
+	for (size_t i = 0; i < src->n_processes; i++) {
+		const struct textfile_process *row = &src->processes[i];
+		const struct textfile_process *last = n ? &src->processes[n - 1] : NULL;
+
+		if (last && last->process == row->process &&
+		    (!row->gpu || !compare_processes(last, row)))
+			continue;
+		src->processes[n++] = *row;
+	}
+	src->n_processes = n;
+}
+
+static int collect_processes(struct textfile_source *src, struct tracer *tracer)
+{
+	struct process *first = processes__first(tracer__processes(tracer));
+	size_t n = src->n_comms;
+
+	for (struct process *process = first; process; process = process->hh.next)
+		n++;
+	src->processes = calloc(n + 1, sizeof(*src->processes));
+	if (!src->processes)
+		return -ENOMEM;
+	for (struct process *process = first; process; process = process->hh.next)
+		if (process__is_shown(process) && process__nccl(process))
+			src->processes[src->n_processes++] =
+				(struct textfile_process){.process = process};
+	for (size_t i = 0; i < src->n_comms; i++) {
+		const struct textfile_comm *row = &src->comms[i];
+
+		if (row->process && row->gpu)
+			src->processes[src->n_processes++] = (struct textfile_process){
+				.process = row->process,
+				.gpu = row->gpu,
+			};
+	}
+	unique_processes(src);
+	return 0;
+}
+
+static double rusage__seconds(int who)
+{
+	struct rusage usage = {};
+
+	getrusage(who, &usage);
+	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static uint64_t resident_bytes(void)
+{
+	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages = 0;
+
+	if (!file || fscanf(file, "%*u %llu", &pages) != 1)
+		return 0;
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/*
+ * Both clocks are slewed alike: only a step of the wall clock, or a suspend, changes the
+ * difference. Else it is kept, so that the time of a call long ago does not flicker.
+ */
+static void collect_clock(struct textfile_source *src, struct textfile *tf)
+{
+	struct timespec wall;
+	int64_t offset_ns;
+
+	clock_gettime(CLOCK_REALTIME, &wall);
+	offset_ns = (int64_t)(wall.tv_sec * NSEC_PER_SEC + wall.tv_nsec - now_ns());
+	if (llabs(offset_ns - tf->wall_offset_ns) > (int64_t)CLOCK_STEP_NS)
+		tf->wall_offset_ns = offset_ns;
+	src->wall_offset_ns = tf->wall_offset_ns;
+	src->wall_ms = wall.tv_sec * 1000ULL + wall.tv_nsec / NSEC_PER_MSEC;
+}
+
+static void collect_agent(struct textfile_source *src, struct textfile *tf, struct tracer *tracer)
+{
+	const char *libbpf = libbpf_version_string();
+
+	src->census = tracer__census(tracer);
+	src->received = probe__received(tracer__probe(tracer));
+	for (int i = 0; i < TRACER_LOST_MAX; i++)
+		src->lost[i] = tracer__lost(tracer, i);
+	src->cpu_seconds = rusage__seconds(RUSAGE_SELF) + rusage__seconds(RUSAGE_CHILDREN);
+	src->resident_bytes = resident_bytes();
+	src->libbpf = libbpf + (libbpf[0] == 'v');
+	src->kernel = tf->kernel.release;
+	src->cluster = tf->cluster;
+	collect_clock(src, tf);
+}
+
+static int textfile__publish(struct textfile *tf, struct tracer *tracer,
+			     struct textfile_source *src)
+{
+	int err = collect_comms(src, tracer);
+
+	if (!err)
+		err = collect_processes(src, tracer);
+	if (err)
+		return err;
+	collect_agent(src, tf, tracer);
+	prom__reset(tf->prom);
+	err = textfile__fill(tf->prom, src);
+	return err ?: prom__publish(tf->prom, tf->dirfd, PROM_FILE_NAME);
+}
+
+int textfile__write(struct textfile *tf, struct tracer *tracer)
+{
+	struct textfile_source src = {.n_collisions = tf->n_collisions};
+	int err = textfile__publish(tf, tracer, &src);
+
+	tf->n_collisions = src.n_collisions;
+	tf->n_failed += err != 0;
+	free(src.comms);
+	free(src.processes);
+	return err;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The sink for node_exporter's textfile collector: what the tracer knows, as the families of
+ * metrics.h, in one file PROM_FILE_NAME.
+ */
+#ifndef TEXTFILE_H
+#define TEXTFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "prom.h"
+#include "tracer.h"
+
+struct textfile;
+
+/*
+ * Opens dir and removes what agents that are gone left there. max_series is prom__new()'s. cluster
+ * goes on every series; NULL or "": each job's own SLURM_CLUSTER_NAME, on the job's series.
+ * 0, or -errno: -ENOENT, -ENOTDIR, -EACCES and -EROFS (cannot be written to), -ENOMEM.
+ */
+int textfile__new(struct textfile **ret, const char *dir, size_t max_series, const char *cluster);
+
+/* Leaves the file where it is; takes NULL. */
+void textfile__free(struct textfile *textfile);
+
+/*
+ * What is unsafe about the directory, for people; NULL: nothing. Not an error: a Kubernetes
+ * emptyDir is like this, and no harm can come to this program from it.
+ */
+const char *textfile__warning(const struct textfile *textfile);
+
+/*
+ * Puts the tracer's picture, as of its last refresh, into the file. 0 or -errno; then the old file
+ * stays, and its heartbeat tells how old it is.
+ */
+int textfile__write(struct textfile *textfile, struct tracer *tracer);
+uint64_t textfile__failed_writes(const struct textfile *textfile);
+
+/*
+ * Takes the file away, at the end of the agent: node_exporter would go on to serve the last values
+ * of jobs that nobody looks at any more. 0 also when there is none.
+ */
+int textfile__remove(struct textfile *textfile);
+
+/* The pure part, for textfile__write() and its test. */
+
+/* A communicator and what stands around it. */
+struct textfile_comm {
+	const struct comm *comm;
+	const struct process *process; /* NULL: never seen */
+	const struct gpu *gpu;	       /* NULL: not known */
+	bool is_left_out;
+};
+
+/* A process, once for each GPU that it uses. */
+struct textfile_process {
+	const struct process *process;
+	const struct gpu *gpu; /* NULL: none known */
+	bool is_left_out;
+};
+
+struct textfile_source {
+	struct textfile_comm *comms; /* the oldest first: it keeps its series when room ends */
+	struct textfile_process *processes;
+	size_t n_comms, n_processes;
+	struct tracer_census census;
+	uint64_t received, lost[TRACER_LOST_MAX]; /* records */
+	uint64_t resident_bytes;
+	double cpu_seconds;
+	uint64_t wall_ms;	/* Unix time */
+	int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
+	const char *cluster, *libbpf, *kernel;
+	uint64_t n_collisions; /* in and out, summed up: series whose labels another one has */
+};
+
+/* Writes all families; prom was reset. Sets is_left_out. 0 or -ENOMEM. */
+int textfile__fill(struct prom *prom, struct textfile_source *source);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The pure part of textfile.h: from the picture to the text. */
+#include "textfile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util.h"
+#include "version.h"
+
+#define MAX_LABELS 12 /* of nccl_communicator_info */
+
+/* Label values of one series; the first four are those of every series of a communicator. */
+struct series {
+	const char *labels[MAX_LABELS];
+	char rank[12], n_ranks[12], node[12], n_nodes[12], pid[12], gpu[12], version[16];
+};
+
+typedef bool reading_fn(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
+
+static bool read_calls(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	*ret = comm->operations[operation].calls;
+	return *ret;
+}
+
+static bool read_bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	return comm__bytes(comm, operation, ret) && *ret;
+}
+
+static bool read_sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	return comm__sequence(comm, operation, ret) && *ret;
+}
+
+static bool read_signature(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	uint32_t signature;
+
+	if (!comm__signature(comm, operation, &signature))
+		return false;
+	*ret = signature;
+	return true;
+}
+
+/* The families with one series for each operation; false: that operation has none. */
+static const struct {
+	enum metric_id metric;
+	reading_fn *read;
+} readings[] = {
+	{METRIC_OPERATIONS, read_calls},
+	{METRIC_OPERATION_BYTES, read_bytes},
+	{METRIC_OPERATION_SEQUENCE, read_sequence},
+	{METRIC_OPERATION_SIGNATURE, read_signature},
+};
+
+static const char *job_of(const struct process *process)
+{
+	return process ? process->info.job.job_id : "";
+}
+
+static const char *uuid_of(const struct gpu *gpu)
+{
+	return gpu ? gpu->uuid : "";
+}
+
+/* The number as text, "" when it is below the least that can be. Returns buf. */
+static const char *number(char buf[12], int64_t value, int64_t least)
+{
+	buf[0] = 0;
+	if (value >= least)
+		snprintf(buf, 12, "%" PRId64, value);
+	return buf;
+}
+
+/* Those with equal labels stand together, the one that is to be kept before the others. */
+static int compare_comms(const void *left, const void *right)
+{
+	const struct textfile_comm *a = *(struct textfile_comm *const *)left;
+	const struct textfile_comm *b = *(struct textfile_comm *const *)right;
+	int order = strcmp(a->comm->label, b->comm->label);
+
+	if (!order)
+		order = (a->comm->rank > b->comm->rank) - (a->comm->rank < b->comm->rank);
+	if (!order)
+		order = strcmp(job_of(a->process), job_of(b->process));
+	if (!order)
+		order = strcmp(uuid_of(a->gpu), uuid_of(b->gpu));
+	return order;
+}
+
+static int compare_comms_and_age(const void *left, const void *right)
+{
+	const struct textfile_comm *a = *(struct textfile_comm *const *)left;
+	const struct textfile_comm *b = *(struct textfile_comm *const *)right;
+	int order = compare_comms(left, right);
+
+	if (!order)
+		order = !!a->comm->dead_ns - !!b->comm->dead_ns;
+	return order ?: (a > b) - (a < b);
+}
+
+static unsigned int comm__n_series(const struct comm *comm)
+{
+	unsigned int n = 1 + !!comm->last_ns; /* nccl_communicator_info, nccl_last_operation_... */
+	uint64_t value;
+
+	for (int i = 0; i < NCCL_OP_MAX; i++)
+		for (size_t j = 0; j < ARRAY_SIZE(readings); j++)
+			n += readings[j].read(comm, i, &value);
+	return n;
+}
+
+/*
+ * comm.c gives each communicator a label of its own, but a process's number can come back while
+ * its predecessor's communicators are still shown. One series twice costs all of the file.
+ */
+static int source__drop_collisions(struct textfile_source *src)
+{
+	_cleanup_free_ struct textfile_comm **sorted = calloc(src->n_comms + 1, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (size_t i = 0; i < src->n_comms; i++)
+		sorted[i] = &src->comms[i];
+	qsort(sorted, src->n_comms, sizeof(*sorted), compare_comms_and_age);
+	for (size_t i = 0; i < src->n_comms; i++) {
+		sorted[i]->is_left_out = i && !compare_comms(&sorted[i - 1], &sorted[i]);
+		if (sorted[i]->is_left_out)
+			src->n_collisions += comm__n_series(sorted[i]->comm);
+	}
+	return 0;
+}
+
+/* What does not fit as a whole is left out as a whole, in all families. */
+static void source__admit(struct textfile_source *src, struct prom *prom)
+{
+	for (size_t i = 0; i < src->n_processes; i++)
+		src->processes[i].is_left_out = !prom__admit(prom, 1);
+	for (size_t i = 0; i < src->n_comms; i++)
+		if (!src->comms[i].is_left_out)
+			src->comms[i].is_left_out =
+				!prom__admit(prom, comm__n_series(src->comms[i].comm));
+}
+
+/* Also sets the cluster that the next samples carry. */
+static void series__begin(struct series *s, struct prom *prom, const struct textfile_source *src,
+			  const struct process *process, const struct gpu *gpu)
+{
+	const char *cluster = src->cluster && src->cluster[0] ? src->cluster : NULL;
+
+	if (!cluster && process)
+		cluster = process->info.job.cluster;
+	prom__set_cluster(prom, cluster);
+	s->labels[0] = job_of(process);
+	s->labels[1] = uuid_of(gpu);
+}
+
+static void series__of_comm(struct series *s, struct prom *prom, const struct textfile_source *src,
+			    const struct textfile_comm *row)
+{
+	series__begin(s, prom, src, row->process, row->gpu);
+	s->labels[2] = row->comm->label;
+	s->labels[3] = number(s->rank, row->comm->rank, 0);
+}
+
+static void fill_agent(struct prom *prom, const struct textfile_source *src)
+{
+	const char *build[] = {NCCL_BPFTRACE_VERSION, src->libbpf, src->kernel};
+
+	prom__begin(prom, METRIC_BUILD_INFO);
+	prom__sample_u64(prom, build, 1);
+	prom__begin(prom, METRIC_HEARTBEAT);
+	prom__sample(prom, NULL, src->wall_ms / 1e3);
+	prom__begin(prom, METRIC_EVENTS);
+	prom__sample_u64(prom, NULL, src->received);
+	prom__begin(prom, METRIC_SERIES_SUPPRESSED);
+	prom__sample_u64(prom, NULL, prom__suppressed(prom) + src->n_collisions);
+	prom__begin(prom, METRIC_CPU_SECONDS);
+	prom__sample(prom, NULL, src->cpu_seconds);
+	prom__begin(prom, METRIC_RESIDENT_MEMORY);
+	prom__sample_u64(prom, NULL, src->resident_bytes);
+}
+
+static void fill_counts(struct prom *prom, const struct textfile_source *src)
+{
+	const struct {
+		const char *state;
+		unsigned int n;
+	} processes[] = {
+		{"traced", src->census.traced},
+		{"plugin", 0},
+		{"unsupported", src->census.unsupported},
+	};
+
+	prom__begin(prom, METRIC_PROCESSES);
+	for (size_t i = 0; i < ARRAY_SIZE(processes); i++)
+		prom__sample_u64(prom, &processes[i].state, processes[i].n);
+	prom__begin(prom, METRIC_EVENTS_LOST);
+	for (int i = 0; i < TRACER_LOST_MAX; i++) {
+		const char *reason = tracer__lost_name(i);
+
+		prom__sample_u64(prom, &reason, src->lost[i]);
+	}
+}
+
+static void fill_process(struct prom *prom, const struct textfile_source *src,
+			 const struct textfile_process *row)
+{
+	const struct process *process = row->process;
+	const struct library *library = process__nccl(process);
+	struct series s;
+	size_t n = 2;
+
+	s.version[0] = 0;
+	if (library && library->image.version)
+		nccl_version__format(library->image.version, s.version);
+	series__begin(&s, prom, src, process, row->gpu);
+	s.labels[n++] = number(s.pid, process->tgid, 1);
+	s.labels[n++] = ""; /* namespace, */
+	s.labels[n++] = ""; /* pod, */
+	s.labels[n++] = ""; /* container: not looked for */
+	s.labels[n++] = process->info.job.step;
+	s.labels[n++] = process->info.job.local_rank;
+	s.labels[n++] = process->info.command;
+	s.labels[n++] = s.version;
+	s.labels[n++] = "absent";
+	prom__sample_u64(prom, s.labels, 1);
+}
+
+static const char *identity_name(enum comm_identity identity)
+{
+	switch (identity) {
+	case COMM_OBSERVED:
+		return "observed";
+	case COMM_RECOVERED:
+		return "recovered";
+	default:
+		return "unknown";
+	}
+}
+
+static void fill_comm(struct prom *prom, const struct textfile_source *src,
+		      const struct textfile_comm *row)
+{
+	const struct comm *comm = row->comm;
+	struct series s;
+	size_t n = 4;
+
+	series__of_comm(&s, prom, src, row);
+	s.labels[n++] = comm->name;
+	s.labels[n++] = number(s.n_ranks, comm->n_ranks, 1);
+	s.labels[n++] = number(s.n_nodes, comm->n_nodes, 1);
+	s.labels[n++] = number(s.pid, comm->key.tgid, 1);
+	s.labels[n++] = number(s.node, comm->node, 0);
+	s.labels[n++] = number(s.gpu, row->gpu ? (int64_t)row->gpu->index : -1, 0);
+	s.labels[n++] = identity_name(comm->identity);
+	s.labels[n++] = "none";
+	prom__sample_u64(prom, s.labels, 1);
+}
+
+static void fill_last_operation(struct prom *prom, const struct textfile_source *src,
+				const struct textfile_comm *row)
+{
+	struct series s;
+
+	if (!row->comm->last_ns)
+		return;
+	series__of_comm(&s, prom, src, row);
+	prom__sample(prom, s.labels,
+		     (int64_t)(row->comm->last_ns + src->wall_offset_ns) / (int64_t)NSEC_PER_MSEC /
+			     1e3);
+}
+
+static void fill_operations(struct prom *prom, const struct textfile_source *src,
+			    const struct textfile_comm *row, reading_fn *read)
+{
+	struct series s;
+	uint64_t value;
+
+	series__of_comm(&s, prom, src, row);
+	s.labels[5] = "launched"; /* mode, in the families that have it */
+	for (int i = 0; i < NCCL_OP_MAX; i++) {
+		s.labels[4] = nccl_operation__name(i);
+		if (read(row->comm, i, &value))
+			prom__sample_u64(prom, s.labels, value);
+	}
+}
+
+typedef void fill_comm_fn(struct prom *prom, const struct textfile_source *src,
+			  const struct textfile_comm *row);
+
+static void fill_comms(struct prom *prom, const struct textfile_source *src, enum metric_id metric,
+		       fill_comm_fn *fill)
+{
+	prom__begin(prom, metric);
+	for (size_t i = 0; i < src->n_comms; i++)
+		if (!src->comms[i].is_left_out)
+			fill(prom, src, &src->comms[i]);
+}
+
+static void fill_readings(struct prom *prom, const struct textfile_source *src)
+{
+	for (size_t j = 0; j < ARRAY_SIZE(readings); j++) {
+		prom__begin(prom, readings[j].metric);
+		for (size_t i = 0; i < src->n_comms; i++)
+			if (!src->comms[i].is_left_out)
+				fill_operations(prom, src, &src->comms[i], readings[j].read);
+	}
+}
+
+int textfile__fill(struct prom *prom, struct textfile_source *src)
+{
+	int err = source__drop_collisions(src);
+
+	if (err)
+		return err;
+	source__admit(src, prom);
+	prom__set_cluster(prom, src->cluster);
+	fill_agent(prom, src);
+	fill_counts(prom, src);
+	prom__begin(prom, METRIC_PROCESS_INFO);
+	for (size_t i = 0; i < src->n_processes; i++)
+		if (!src->processes[i].is_left_out)
+			fill_process(prom, src, &src->processes[i]);
+	fill_comms(prom, src, METRIC_COMMUNICATOR_INFO, fill_comm);
+	fill_readings(prom, src);
+	fill_comms(prom, src, METRIC_LAST_OPERATION, fill_last_operation);
+	return 0;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "tracer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tracer_private.h"
+
+#define TICK_NS	    (100 * NSEC_PER_MSEC) /* the ring's oldest record waits no longer */
+#define DEADLINE_NS (3 * NSEC_PER_SEC)	  /* of a helper */
+#define NEW_COMM_TRIES 10
+
+static void on_record(void *ctx, const struct nb_record *record)
+{
+	struct tracer *tracer = ctx;
+	struct process *process;
+
+	if (record->kind != NB_KIND_LIFECYCLE)
+		return;
+	comms__record(tracer->comms, record);
+	process = processes__find(tracer->processes, record->tgid);
+	if (process && !process->gone_ns)
+		tracer__scan_later(process, 50 * NSEC_PER_MSEC, NEW_COMM_TRIES);
+}
+
+static void on_ring(void *ctx)
+{
+	struct tracer *tracer = ctx;
+
+	probe__consume(tracer->probe);
+}
+
+static bool anything_attached(struct tracer *tracer)
+{
+	for (struct library *l = libraries__first(tracer->libraries); l; l = l->hh.next)
+		if (l->state == LIBRARY_TRACED)
+			return true;
+	return processes__first(tracer->processes) != NULL;
+}
+
+static void on_tick(void *ctx)
+{
+	struct tracer *tracer = ctx;
+	uint64_t now = now_ns();
+
+	probe__consume(tracer->probe);
+	tracer__run_scans(tracer, now);
+	tracer__detach_unused(tracer, now);
+	tracer__check_settled(tracer);
+	if (!anything_attached(tracer)) {
+		loop_source__set_timer(tracer->tick, 0, 0);
+		tracer->tick_runs = false;
+	}
+}
+
+void tracer__need_tick(struct tracer *tracer)
+{
+	if (tracer->tick_runs)
+		return;
+	tracer->tick_runs = true;
+	loop_source__set_timer(tracer->tick, 1, TICK_NS);
+}
+
+static int tracer__open(struct tracer *tracer, const char **ret_why)
+{
+	int err = probe__new(&tracer->probe, &tracer->options.probe, ret_why);
+
+	if (err)
+		return err;
+	*ret_why = "out of memory or file descriptors";
+	err = helpers__new(&tracer->helpers, tracer->loop, DEADLINE_NS);
+	err = err ?: libraries__new(&tracer->libraries);
+	err = err ?: processes__new(&tracer->processes, tracer->loop);
+	err = err ?: comms__new(&tracer->comms);
+	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
+	err = err ?: tracer__open_discover(tracer);
+	err = err ?: loop__add_fd(tracer->loop, probe__ring_fd(tracer->probe), on_ring, tracer,
+				  &tracer->ring);
+	return err ?: loop__add_timer(tracer->loop, 0, 0, on_tick, tracer, &tracer->tick);
+}
+
+int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_options *options,
+		const char **ret_why)
+{
+	struct tracer *tracer = calloc(1, sizeof(*tracer));
+	int err;
+
+	if (!tracer)
+		return -ENOMEM;
+	tracer->options = *options;
+	tracer->options.probe.only_listed |= options->n_pids || options->cgroup;
+	tracer->loop = loop;
+	err = tracer__open(tracer, ret_why);
+	if (err) {
+		tracer__free(tracer);
+		return err;
+	}
+	probe__set_consumer(tracer->probe, on_record, tracer);
+	*ret = tracer;
+	return 0;
+}
+
+/* Perf links take seconds to undo: that must not hold up our own end. */
+static void tracer__release_links(struct tracer *tracer)
+{
+	for (struct library *l = libraries__first(tracer->libraries); l; l = l->hh.next) {
+		int *links, n = library__take_links(l, &links);
+
+		if (n)
+			helpers__close_elsewhere(tracer->helpers, links, n);
+		free(links);
+	}
+}
+
+void tracer__free(struct tracer *tracer)
+{
+	if (!tracer)
+		return;
+	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
+		tracer__release_links(tracer);
+	loop__remove(tracer->loop, tracer->ring);
+	loop__remove(tracer->loop, tracer->tick);
+	discover__free(tracer->discover);
+	helpers__free(tracer->helpers);
+	processes__free(tracer->processes);
+	libraries__free(tracer->libraries);
+	comms__free(tracer->comms);
+	gpu_table__free(tracer->gpus);
+	probe__free(tracer->probe);
+	free(tracer);
+}
+
+int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx)
+{
+	int err = 0;
+
+	tracer->on_settled = on_settled;
+	tracer->settled_ctx = ctx;
+	/* Watch first: what is mapped during the scan is told by one of the two. */
+	if (tracer->options.watch)
+		err = discover__watch(tracer->discover);
+	err = err ?: discover__scan(tracer->discover, 0);
+	tracer->started = true;
+	tracer__need_tick(tracer);
+	return err;
+}
+
+static void on_counter(void *ctx, const struct nb_key *key, const struct nb_counter *counter)
+{
+	struct tracer *tracer = ctx;
+	struct process *process = processes__find(tracer->processes, key->tgid);
+	struct comm *comm = comms__count(tracer->comms, key, counter);
+
+	if (process && !process->has_called) {
+		process->has_called = true;
+		if (process->is_fork_copy)
+			tracer__scan_later(process, 0, 1);
+	}
+	/* One that forked after the library was loaded maps nothing anew, so nothing told of it. */
+	if (!process && comm && !comm->dead_ns) {
+		discover__scan(tracer->discover, key->tgid);
+		if (!processes__find(tracer->processes, key->tgid))
+			comms__process_gone(tracer->comms, key->tgid, now_ns());
+	}
+	if (process && comm && !comm->learnt && !comm->dead_ns && !process->scans_left &&
+	    !process->gone_ns && !comm->scan_asked) {
+		comm->scan_asked = true;
+		tracer__scan_later(process, 0, 3);
+	}
+}
+
+int tracer__refresh(struct tracer *tracer)
+{
+	int err = probe__consume(tracer->probe);
+
+	comms__begin(tracer->comms);
+	return probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
+}
+
+/* Keys of what has expired, and what each process keeps. */
+struct sweep {
+	struct tracer *tracer;
+	uint64_t before_ns;
+	struct nb_key *keys;
+	size_t n, room;
+};
+
+static void on_sweep_counter(void *ctx, const struct nb_key *key, const struct nb_counter *counter)
+{
+	struct sweep *sweep = ctx;
+	struct comm *comm = comms__count(sweep->tracer->comms, key, counter);
+
+	if (comm && !comm__expired(comm, sweep->before_ns))
+		return;
+	if (sweep->n == sweep->room) {
+		size_t room = sweep->room ? sweep->room * 2 : 256;
+		struct nb_key *keys = realloc(sweep->keys, room * sizeof(*keys));
+
+		if (!keys)
+			return; /* another time */
+		sweep->keys = keys;
+		sweep->room = room;
+	}
+	sweep->keys[sweep->n++] = *key;
+}
+
+static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
+{
+	struct process *process, *next;
+
+	for (process = processes__first(tracer->processes); process; process = next) {
+		next = process->hh.next;
+		if (!process->gone_ns || process->gone_ns >= before_ns)
+			continue;
+		probe__forget_process(tracer->probe, process->tgid);
+		processes__remove(tracer->processes, process);
+	}
+}
+
+void tracer__expire(struct tracer *tracer)
+{
+	uint64_t now = now_ns();
+	struct sweep sweep = {
+		.tracer = tracer,
+		.before_ns = now > tracer->options.linger_ns ? now - tracer->options.linger_ns : 0,
+	};
+
+	comms__begin(tracer->comms);
+	probe__read_counters(tracer->probe, on_sweep_counter, &sweep);
+	for (size_t i = 0; i < sweep.n; i++)
+		if (!probe__delete_counter(tracer->probe, &sweep.keys[i]))
+			probe__uncharge_process(tracer->probe, sweep.keys[i].tgid);
+	free(sweep.keys);
+	comms__expire(tracer->comms, sweep.before_ns);
+	tracer__drop_processes(tracer, sweep.before_ns);
+}
+
+struct comms *tracer__comms(struct tracer *tracer)
+{
+	return tracer->comms;
+}
+
+struct processes *tracer__processes(struct tracer *tracer)
+{
+	return tracer->processes;
+}
+
+struct libraries *tracer__libraries(struct tracer *tracer)
+{
+	return tracer->libraries;
+}
+
+const struct gpu_table *tracer__gpus(struct tracer *tracer)
+{
+	return tracer->gpus;
+}
+
+struct probe *tracer__probe(struct tracer *tracer)
+{
+	return tracer->probe;
+}
+
+const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
+{
+	return comm->bus_id < 0 ? NULL : gpu_table__by_bus_id(tracer->gpus, comm->bus_id);
+}
+
+struct tracer_census tracer__census(struct tracer *tracer)
+{
+	struct tracer_census census = {};
+
+	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next) {
+		const struct library *library = process__nccl(p);
+
+		if (p->gone_ns || !library || (p->is_fork_copy && !p->has_called))
+			continue;
+		if (library->state == LIBRARY_UNSUPPORTED)
+			census.unsupported++;
+		else
+			census.traced++;
+	}
+	return census;
+}
+
+uint64_t tracer__lost(struct tracer *tracer, int reason)
+{
+	if (reason == TRACER_LOST_BAD_RECORD)
+		return probe__bad_records(tracer->probe);
+	return probe__lost(tracer->probe, reason);
+}
+
+const char *tracer__lost_name(int reason)
+{
+	return reason == TRACER_LOST_BAD_RECORD ? "bad_record" : nb_lost__name(reason);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The tracer as a whole: finds NCCL processes, attaches, collects, keeps the picture of processes
+ * and communicators. The commands ask it and hand what it knows to the sinks.
+ */
+#ifndef TRACER_H
+#define TRACER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "comm.h"
+#include "gpu.h"
+#include "library.h"
+#include "loop.h"
+#include "probe.h"
+#include "process.h"
+
+#define TRACER_MAX_PIDS 64
+
+struct tracer_options {
+	struct probe_options probe;
+	bool attach;	   /* else only look (ps) */
+	bool watch;	   /* processes that come later too */
+	uint32_t pids[TRACER_MAX_PIDS]; /* only these, when n_pids is not 0 */
+	unsigned int n_pids;
+	const char *cgroup; /* only processes in it; NULL: all */
+	uint64_t linger_ns; /* how long what has ended stays in the picture */
+	const char *gpu_root; /* GPU_PROC_ROOT */
+};
+
+struct tracer;
+
+/* 0 or -errno; ret_why as in probe__new(). The loop must outlive the tracer. */
+int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_options *options,
+		const char **ret_why);
+void tracer__free(struct tracer *tracer);
+
+/* Scans what runs and starts watching. on_settled is called once what ran at start is known. */
+int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx);
+
+/* Takes in ring and counters: the picture is as of now. */
+int tracer__refresh(struct tracer *tracer);
+
+/* Drops what ended longer than linger_ns ago; call after a publication. */
+void tracer__expire(struct tracer *tracer);
+
+struct comms *tracer__comms(struct tracer *tracer);
+struct processes *tracer__processes(struct tracer *tracer);
+struct libraries *tracer__libraries(struct tracer *tracer);
+const struct gpu_table *tracer__gpus(struct tracer *tracer);
+struct probe *tracer__probe(struct tracer *tracer);
+
+/* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */
+const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm);
+
+/* Processes by what can be done with them. */
+struct tracer_census {
+	unsigned int traced, unsupported, waiting;
+};
+struct tracer_census tracer__census(struct tracer *tracer);
+
+/* Records lost, by reason; what user space refuses is one more reason. */
+enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_MAX };
+uint64_t tracer__lost(struct tracer *tracer, int reason);
+const char *tracer__lost_name(int reason);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* From a mapping to a file that holds NCCL, to probes on it, to the processes that use it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tracer_private.h"
+
+#define UNUSED_NS (30 * NSEC_PER_SEC) /* a file without processes keeps its probes so long */
+
+static void library__look(struct tracer *tracer, struct library *library,
+			  const struct nb_mapping *mapping);
+
+/* What a helper's answer is about: the file may be forgotten, the mapping's process gone. */
+struct look {
+	struct tracer *tracer;
+	struct nb_mapping mapping;
+	bool answered;
+};
+
+static bool tracer__wants_process(struct tracer *tracer, uint32_t tgid)
+{
+	const struct tracer_options *o = &tracer->options;
+
+	if (o->cgroup && tracer->cgroup_pid != tgid) {
+		tracer->cgroup_in = procinfo__in_cgroup(tgid, o->cgroup);
+		tracer->cgroup_pid = tgid;
+	}
+	if (o->cgroup && !tracer->cgroup_in)
+		return false;
+	for (unsigned int i = 0; i < o->n_pids; i++)
+		if (o->pids[i] == tgid)
+			return true;
+	return !o->n_pids;
+}
+
+static void on_look_message(void *ctx, const void *data, size_t len, const int *fds, int n_fds)
+{
+	struct look *look = ctx;
+	const struct inode_key key = inode_key__of(&look->mapping);
+	struct library *library = libraries__find(look->tracer->libraries, &key);
+
+	if (!library || len != sizeof(struct attach_reply)) {
+		while (n_fds > 0)
+			close(fds[--n_fds]);
+		return;
+	}
+	look->answered = true;
+	library__settle(look->tracer->libraries, library, data, fds, n_fds);
+	if (library->state == LIBRARY_SEEN && look->tracer->options.attach)
+		library__look(look->tracer, library, &look->mapping);
+	else if (library->state != LIBRARY_NOT_NCCL)
+		look->tracer->rescan = true;
+	if (library->state == LIBRARY_TRACED)
+		tracer__need_tick(look->tracer);
+}
+
+static void on_look_done(void *ctx, int status)
+{
+	struct look *look = ctx;
+	struct tracer *tracer = look->tracer;
+	const struct inode_key key = inode_key__of(&look->mapping);
+	struct library *library = libraries__find(tracer->libraries, &key);
+
+	if (library && !look->answered) {
+		/* The process we looked through is gone: the next that maps the file tells anew. */
+		if (status == -ENOENT || status == -ESRCH)
+			libraries__remove(tracer->libraries, library);
+		else
+			library__fail(tracer->libraries, library, status);
+		tracer->rescan |= library && status == -ETIMEDOUT;
+	}
+	free(look);
+	tracer__rescan_if_due(tracer);
+	tracer__check_settled(tracer);
+}
+
+/*
+ * A helper looks at the file, and attaches when it holds NCCL and has a place in the BPF map. One
+ * called like NCCL gets its place at once, so that the common case takes one helper, not two.
+ */
+static void library__look(struct tracer *tracer, struct library *library,
+			  const struct nb_mapping *mapping)
+{
+	struct attach_request request = {
+		.pid = mapping->tgid,
+		.start = mapping->start,
+		.end = mapping->end,
+		.program_fd = probe__program_fd(tracer->probe),
+		.libraries_fd = probe__libraries_fd(tracer->probe),
+		.multi = probe__uses_multi(tracer->probe),
+	};
+	struct look *look = calloc(1, sizeof(*look));
+	bool attach = tracer->options.attach &&
+		      (library__called_like_nccl(library) || library->state == LIBRARY_SEEN);
+	struct helper_job job = {
+		.work = attach__work,
+		.arg = &request,
+		.arg_size = sizeof(request),
+		.message = on_look_message,
+		.done = on_look_done,
+		.ctx = look,
+		.urgent = attach,
+		.keep_fds = {request.program_fd, request.libraries_fd, -1, -1},
+	};
+
+	if (!look)
+		return;
+	*look = (struct look){.tracer = tracer, .mapping = *mapping};
+	if (attach && libraries__take_index(tracer->libraries, library)) {
+		library__fail(tracer->libraries, library, -ENOSPC);
+		free(look);
+		return;
+	}
+	request.library = attach ? library->index : -1;
+	library->state = LIBRARY_WAITING;
+	if (helper__run(tracer->helpers, &job)) {
+		library__fail(tracer->libraries, library, -ENOMEM);
+		free(look);
+	}
+}
+
+static void on_process_exit(void *ctx)
+{
+	struct process *process = ctx;
+
+	tracer__process_ended(process->owner, process);
+}
+
+void tracer__process_ended(struct tracer *tracer, struct process *process)
+{
+	if (process->gone_ns)
+		return;
+	tracer__refresh(tracer); /* its last words */
+	process->gone_ns = now_ns();
+	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
+	loop__remove(tracer->loop, process->exit);
+	process->exit = NULL;
+	if (!tracer->options.watch)
+		return;
+	tracer__need_tick(tracer);
+}
+
+static struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid)
+{
+	struct process *process = processes__find(tracer->processes, tgid);
+
+	if (process && process->gone_ns) /* its number is in use again */
+		return NULL;
+	if (process)
+		return process;
+	process = processes__add(tracer->processes, tgid, now_ns(), on_process_exit);
+	if (!process)
+		return NULL;
+	process->owner = tracer;
+	if (tracer->options.probe.only_listed)
+		probe__list_process(tracer->probe, tgid);
+	tracer__ask_info(tracer, process);
+	return process;
+}
+
+static void tracer__use(struct tracer *tracer, struct library *library,
+			const struct nb_mapping *mapping)
+{
+	struct process *process = tracer__add_process(tracer, mapping->tgid);
+
+	if (!process)
+		return;
+	library->unused_since_ns = 0;
+	if (process__map(process, library, mapping) && process->has_info)
+		tracer__scan_later(process, 0, 1);
+}
+
+static void on_mapping(void *ctx, const struct nb_mapping *mapping)
+{
+	struct tracer *tracer = ctx;
+	const struct inode_key key = inode_key__of(mapping);
+	struct library *library;
+
+	if (!tracer__wants_process(tracer, mapping->tgid))
+		return;
+	library = libraries__find(tracer->libraries, &key);
+	if (!library) {
+		library = libraries__add(tracer->libraries, mapping);
+		if (library)
+			library__look(tracer, library, mapping);
+		return;
+	}
+	if (library->state == LIBRARY_TRACED || library->state == LIBRARY_SEEN ||
+	    library->state == LIBRARY_UNSUPPORTED)
+		tracer__use(tracer, library, mapping);
+}
+
+static bool wants_file(void *ctx, const struct nb_mapping *file)
+{
+	struct tracer *tracer = ctx;
+	const struct inode_key key = inode_key__of(file);
+	const struct library *library = libraries__find(tracer->libraries, &key);
+
+	return !library ||
+	       (library->state != LIBRARY_NOT_NCCL && library->state != LIBRARY_UNREADABLE);
+}
+
+int tracer__open_discover(struct tracer *tracer)
+{
+	const struct discover_listener listener = {
+		.mapping = on_mapping,
+		.wants = wants_file,
+		.ctx = tracer,
+	};
+
+	return discover__new(&tracer->discover, tracer->probe, tracer->loop, &listener);
+}
+
+void tracer__rescan_if_due(struct tracer *tracer)
+{
+	if (!tracer->rescan)
+		return;
+	tracer->rescan = false;
+	tracer->cgroup_pid = 0;
+	discover__scan(tracer->discover, 0);
+}
+
+void tracer__check_settled(struct tracer *tracer)
+{
+	if (!tracer->started || tracer->settled || helpers__pending(tracer->helpers) ||
+	    tracer->rescan)
+		return;
+	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next)
+		if (p->scan_due_ns || p->scan_running)
+			return;
+	tracer->settled = true;
+	if (tracer->on_settled)
+		tracer->on_settled(tracer->settled_ctx);
+}
+
+/* Probes cost nobody anything where nothing is mapped, but a file without users need not stay. */
+void tracer__detach_unused(struct tracer *tracer, uint64_t now)
+{
+	struct library *library, *next;
+
+	for (library = libraries__first(tracer->libraries); library; library = next) {
+		int n, *links;
+
+		next = library->hh.next;
+		if (library->state != LIBRARY_TRACED || library->n_processes)
+			continue;
+		if (!library->unused_since_ns)
+			library->unused_since_ns = now;
+		if (now - library->unused_since_ns < UNUSED_NS)
+			continue;
+		n = library__take_links(library, &links);
+		helpers__close_elsewhere(tracer->helpers, links, n);
+		free(links);
+		libraries__remove(tracer->libraries, library);
+	}
+}

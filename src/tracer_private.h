@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Shared by the parts of the tracer: tracer.c, tracer_find.c, tracer_read.c. */
+#ifndef TRACER_PRIVATE_H
+#define TRACER_PRIVATE_H
+
+#include "discover.h"
+#include "helper.h"
+#include "tracer.h"
+#include "util.h"
+
+struct tracer {
+	struct tracer_options options;
+	struct loop *loop;
+	struct helpers *helpers;
+	struct probe *probe;
+	struct discover *discover;
+	struct libraries *libraries;
+	struct processes *processes;
+	struct comms *comms;
+	struct gpu_table *gpus;
+	struct loop_source *ring, *tick;
+	bool tick_runs, started, settled;
+	bool rescan; /* a file turned out to be NCCL: who maps it? */
+	loop_fn *on_settled;
+	void *settled_ctx;
+	uint32_t cgroup_pid; /* the last process asked about, and the answer */
+	bool cgroup_in;
+};
+
+/* tracer_find.c */
+int tracer__open_discover(struct tracer *tracer);
+void tracer__rescan_if_due(struct tracer *tracer);
+void tracer__check_settled(struct tracer *tracer);
+void tracer__detach_unused(struct tracer *tracer, uint64_t now);
+void tracer__process_ended(struct tracer *tracer, struct process *process);
+
+/* tracer_read.c */
+void tracer__ask_info(struct tracer *tracer, struct process *process);
+void tracer__scan_later(struct process *process, uint64_t delay_ns, unsigned int tries);
+void tracer__run_scans(struct tracer *tracer, uint64_t now);
+
+/* tracer.c: the 100 ms tick runs while something is attached or due. */
+void tracer__need_tick(struct tracer *tracer);
+
+#endif

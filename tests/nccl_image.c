@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Prints what nccl_elf__read() makes of each file, as key=value lines, for scripts/nccl-versions.py.
+ *
+ *	nccl_image [--code-only] [--arch x86_64|arm64] [--repeat N] FILE...
+ *
+ * --code-only takes the release for one that nobody knows: the layout rests on machine code alone.
+ * --repeat reads each file N times and prints the mean time.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../src/nccl_elf.h"
+#include "../src/nccl_layout.h"
+#include "../src/util.h"
+
+/* A release newer than any in the table. */
+#define NOBODY_KNOWS 99999
+
+static void print_layout(const struct nccl_layout *layout)
+{
+	static const char *const sources[] = {"none", "table", "code"};
+
+	printf("layout=%s\nlayout_version=%d\nsize=%d\nstartMagic=%d\nendMagic=%d\ncommHash=%d\n",
+	       sources[layout->source], layout->version, layout->size, layout->start_magic,
+	       layout->end_magic, layout->comm_hash);
+	printf("rank=%d\nnRanks=%d\ncudaDev=%d\nnvmlDev=%d\nbusId=%d\n", layout->rank,
+	       layout->n_ranks, layout->cuda_dev, layout->nvml_dev, layout->bus_id);
+	printf("node=%d\nnNodes=%d\nlocalRank=%d\nlocalRanks=%d\ninitState=%d\nasyncResult=%d\n",
+	       layout->node, layout->n_nodes, layout->local_rank, layout->local_ranks,
+	       layout->init_state, layout->async_result);
+	printf("abortFlag=%d\nseqNumber=%d\nn_seq=%d\nconfig.commName=%d\n", layout->abort_flag,
+	       layout->seq_number, layout->n_seq, layout->comm_name_ptr);
+}
+
+static void print_image(const struct nccl_image *image)
+{
+	printf("status=%d\nreason=%s\nversion=%d\n", image->status, nccl_image__reason(image),
+	       image->version);
+	printf("from_symtab=%d\nexec_delta=%#llx\n", image->from_symtab,
+	       (unsigned long long)image->exec_delta);
+	printf("comms_vaddr=%#llx\nn_comms_vaddr=%#llx\ncomms_from_code=%d\n",
+	       (unsigned long long)image->comms_vaddr, (unsigned long long)image->n_comms_vaddr,
+	       image->comms_from_code);
+	print_layout(&image->layout);
+	printf("n_exported=%u\nn_unknown=%u\n", image->n_exported, image->n_unknown);
+	for (int i = 0; i < image->n_unknown && i < NCCL_IMAGE_MAX_UNKNOWN; i++)
+		printf("unknown=%s\n", image->unknown[i]);
+	for (int i = 0; i < NCCL_FN_PROBED; i++)
+		if (image->entry[i])
+			printf("entry.%s=%#llx\n", nccl_functions[i].symbol,
+			       (unsigned long long)image->entry[i]);
+}
+
+/* Once more, from the two numbers that the code gave, as for an unknown release. */
+static void forget_table(enum nccl_arch arch, struct nccl_image *image)
+{
+	struct nccl_layout code;
+
+	if (nccl_layout__from_code_on(arch, &code, image->layout.rank, -1, NOBODY_KNOWS))
+		return;
+	image->layout = code;
+}
+
+static int print_file(enum nccl_arch arch, const char *path, bool code_only, int repeat)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct nccl_image image;
+	uint64_t start;
+	int err = fd < 0 ? -errno : 0;
+
+	start = now_ns();
+	for (int i = 0; !err && i < repeat; i++)
+		err = nccl_elf__read_on(arch, fd, &image);
+	if (err) {
+		fprintf(stderr, "%s: %s\n", path, strerror(-err));
+		return 1;
+	}
+	if (code_only)
+		forget_table(arch, &image);
+	printf("file=%s\ntime_us=%.1f\n", path, (now_ns() - start) / 1e3 / repeat);
+	print_image(&image);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	enum nccl_arch arch = NCCL_ARCH_HOST;
+	bool code_only = false;
+	int repeat = 1, failed = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--code-only"))
+			code_only = true;
+		else if (!strcmp(argv[i], "--arch") && i + 1 < argc)
+			arch = strcmp(argv[++i], "arm64") ? NCCL_ARCH_X86_64 : NCCL_ARCH_ARM64;
+		else if (!strcmp(argv[i], "--repeat") && i + 1 < argc)
+			repeat = strtol(argv[++i], NULL, 10);
+		else
+			failed |= print_file(arch, argv[i], code_only, repeat > 0 ? repeat : 1);
+	}
+	return failed;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The parser of scripts: recursive descent, one token of look-ahead. */
+#include "script.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "token.h"
+
+#define MAX_DEPTH 16
+#define MAX_THREADS 64
+#define MAX_PAUSE_MS 86400e3
+#define NS_PER_MS 1e6
+#define NS_PER_S 1e9
+
+struct parser {
+	struct script *script;
+	struct script_error *error;
+	struct tokens tokens;
+	int depth;
+	bool in_group, in_threads;
+};
+
+static int fail(struct parser *p, const char *why)
+{
+	if (p->error->why)
+		return -EINVAL;
+	p->error->line = p->tokens.line;
+	p->error->why = why;
+	memcpy(p->error->word, p->tokens.word, sizeof(p->error->word));
+	return -EINVAL;
+}
+
+static int next(struct parser *p)
+{
+	return tokens_next(&p->tokens) ? fail(p, p->tokens.error) : 0;
+}
+
+static bool at_word(const struct parser *p, const char *word)
+{
+	return p->tokens.token == TOKEN_WORD && !strcmp(p->tokens.word, word);
+}
+
+static int need_word(struct parser *p, const char *why)
+{
+	return p->tokens.token == TOKEN_WORD ? 0 : fail(p, why);
+}
+
+static int take_number(struct parser *p, uint64_t max, uint64_t *ret_value)
+{
+	if (p->tokens.token != TOKEN_WORD || !parse_u64(p->tokens.word, max, ret_value))
+		return fail(p, "not a whole number in range");
+	return next(p);
+}
+
+static int find_comm(const struct parser *p)
+{
+	for (int i = 0; i < p->script->n_comms; i++)
+		if (!strcmp(p->script->comm_name[i], p->tokens.word))
+			return i;
+	return SCRIPT_NULL_COMM;
+}
+
+static int take_old_comm(struct parser *p, int *ret_comm)
+{
+	if (need_word(p, "name of a communicator missing"))
+		return -EINVAL;
+	*ret_comm = find_comm(p);
+	if (*ret_comm == SCRIPT_NULL_COMM && strcmp(p->tokens.word, "null"))
+		return fail(p, "no communicator of this name was made before");
+	return next(p);
+}
+
+static bool is_name(const char *word)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+				      "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+	return strcmp(word, "null") && strlen(word) < SCRIPT_NAME_SIZE &&
+	       !word[strspn(word, allowed)];
+}
+
+static int take_new_comm(struct parser *p, int *ret_comm)
+{
+	struct script *script = p->script;
+
+	if (need_word(p, "name of a communicator missing"))
+		return -EINVAL;
+	if (!is_name(p->tokens.word))
+		return fail(p, "not a name for a communicator");
+	*ret_comm = find_comm(p);
+	if (*ret_comm == SCRIPT_NULL_COMM) {
+		if (script->n_comms == SCRIPT_MAX_COMMS)
+			return fail(p, "too many names of communicators");
+		*ret_comm = script->n_comms++;
+		memcpy(script->comm_name[*ret_comm], p->tokens.word, SCRIPT_NAME_SIZE - 1);
+	}
+	return next(p);
+}
+
+static int take_comm(struct parser *p, struct instruction *i)
+{
+	if (take_new_comm(p, &i->comm))
+		return -EINVAL;
+	if (p->tokens.token != TOKEN_WORD)
+		return 0;
+	if (at_word(p, "config"))
+		i->init = INIT_CONFIG;
+	else if (at_word(p, "scalable"))
+		i->init = INIT_SCALABLE;
+	else
+		return fail(p, "neither config nor scalable");
+	return next(p);
+}
+
+static int take_split(struct parser *p, struct instruction *i)
+{
+	char new_name[sizeof(p->tokens.word)];
+
+	memcpy(new_name, p->tokens.word, sizeof(new_name));
+	if (take_new_comm(p, &i->comm))
+		return -EINVAL;
+	if (at_word(p, new_name))
+		return fail(p, "a communicator cannot be its own parent");
+	if (at_word(p, "null"))
+		return fail(p, "needs a parent");
+	if (take_old_comm(p, &i->parent))
+		return -EINVAL;
+	if (p->tokens.token != TOKEN_WORD || !parse_u64(p->tokens.word, INT_MAX, &i->times) ||
+	    !i->times)
+		return fail(p, "the divisor must be a number of at least 1");
+	return next(p);
+}
+
+/* One of op=, root=, peer= and `x TIMES`. */
+static int take_option(struct parser *p, struct instruction *i)
+{
+	uint64_t number = 0;
+	bool ok;
+
+	if (at_word(p, "x"))
+		return next(p) || take_number(p, UINT64_MAX - 1, &i->times) ? -EINVAL : 0;
+	if (!strncmp(p->tokens.word, "op=", 3)) {
+		i->redop = redop_find(p->tokens.word + 3);
+		ok = i->redop >= 0;
+	} else if (!strncmp(p->tokens.word, "root=", 5)) {
+		ok = parse_u64(p->tokens.word + 5, INT_MAX, &number);
+		i->root = (int)number;
+	} else if (!strncmp(p->tokens.word, "peer=", 5)) {
+		ok = parse_u64(p->tokens.word + 5, INT_MAX, &number);
+		i->peer = (int)number;
+	} else {
+		return fail(p, "none of op=, root=, peer=, x TIMES");
+	}
+	return ok ? next(p) : fail(p, "bad value");
+}
+
+static int take_operation(struct parser *p, struct instruction *i)
+{
+	i->peer = -1;
+	i->times = 1;
+	if (take_old_comm(p, &i->comm) || take_number(p, UINT64_MAX, &i->count))
+		return -EINVAL;
+	if (need_word(p, "type missing"))
+		return -EINVAL;
+	i->datatype = datatype_find(p->tokens.word);
+	if (i->datatype < 0)
+		return fail(p, "not a type");
+	if (next(p))
+		return -EINVAL;
+	while (p->tokens.token == TOKEN_WORD)
+		if (take_option(p, i))
+			return -EINVAL;
+	return 0;
+}
+
+static int take_duration(struct parser *p, struct instruction *i)
+{
+	double value;
+
+	if (p->tokens.token != TOKEN_WORD || !parse_positive(p->tokens.word, MAX_PAUSE_MS, &value))
+		return fail(p, "not a positive number in range");
+	i->ns = (int64_t)(i->kind == DO_RATE ? NS_PER_S / value : value * NS_PER_MS);
+	return next(p);
+}
+
+static int take_text(struct parser *p, struct instruction *i)
+{
+	const char *start = p->tokens.begin;
+	size_t n;
+
+	if (need_word(p, "text missing"))
+		return -EINVAL;
+	n = strcspn(start, ";\n");
+	i->text = strndup(start, n);
+	p->tokens.at = start + n;
+	return i->text ? next(p) : -ENOMEM;
+}
+
+static int take_block(struct parser *p, struct instruction **ret_first,
+		      const struct rank_set *ranks);
+
+static int take_body(struct parser *p, struct instruction *i)
+{
+	bool in_group = p->in_group, in_threads = p->in_threads;
+	int err;
+
+	if (p->tokens.token != TOKEN_OPEN)
+		return fail(p, "{ missing");
+	if (++p->depth > MAX_DEPTH)
+		return fail(p, "nested too deep");
+	p->in_group |= i->kind == DO_GROUP;
+	p->in_threads |= i->kind == DO_THREADS;
+	err = next(p);
+	if (!err)
+		err = take_block(p, &i->body, &i->ranks);
+	if (!err && p->tokens.token != TOKEN_CLOSE)
+		err = fail(p, "} missing");
+	p->in_group = in_group;
+	p->in_threads = in_threads;
+	p->depth--;
+	return err ? err : next(p);
+}
+
+static int take_counted_body(struct parser *p, struct instruction *i)
+{
+	uint64_t max = i->kind == DO_THREADS ? MAX_THREADS : UINT64_MAX - 1;
+
+	if (i->kind == DO_LOOP && at_word(p, "forever")) {
+		i->times = SCRIPT_FOREVER;
+		if (next(p))
+			return -EINVAL;
+	} else if (take_number(p, max, &i->times)) {
+		return -EINVAL;
+	}
+	return take_body(p, i);
+}
+
+static int take_one_comm(struct parser *p, struct instruction *i)
+{
+	return take_old_comm(p, &i->comm);
+}
+
+static int take_nothing(struct parser *p, struct instruction *i)
+{
+	p->script->has_wait |= i->kind == DO_WAIT;
+	return 0;
+}
+
+static const struct {
+	const char *word;
+	enum instruction_kind kind;
+	bool group_ok, threads_ok;
+	int (*take)(struct parser *p, struct instruction *i);
+} words[] = {
+	{ "comm", DO_COMM, true, false, take_comm },
+	{ "split", DO_SPLIT, true, false, take_split },
+	{ "destroy", DO_DESTROY, false, false, take_one_comm },
+	{ "abort", DO_ABORT, false, false, take_one_comm },
+	{ "finalize", DO_FINALIZE, false, false, take_one_comm },
+	{ "group", DO_GROUP, true, true, take_body },
+	{ "loop", DO_LOOP, true, true, take_counted_body },
+	{ "threads", DO_THREADS, false, false, take_counted_body },
+	{ "pause", DO_PAUSE, true, true, take_duration },
+	{ "rate", DO_RATE, true, true, take_duration },
+	{ "print", DO_PRINT, true, true, take_text },
+	{ "barrier", DO_BARRIER, true, false, take_nothing },
+	{ "stop", DO_STOP, true, false, take_nothing },
+	{ "kill", DO_KILL, true, false, take_nothing },
+	{ "exit", DO_EXIT, true, false, take_nothing },
+	{ "wait", DO_WAIT, true, false, take_nothing },
+};
+
+static int take_ranks(struct parser *p, struct rank_set *ranks)
+{
+	struct rank_set own;
+
+	if (!parse_ranks(p->tokens.word + 1, p->script->n_ranks, &own))
+		return fail(p, "not a list of ranks of this job");
+	for (size_t i = 0; i < sizeof(own.bits) / sizeof(own.bits[0]); i++)
+		ranks->bits[i] &= own.bits[i];
+	if (!rank_set_count(ranks))
+		return fail(p, "none of these ranks comes here");
+	return next(p) ? -EINVAL : need_word(p, "instruction missing");
+}
+
+static int take_instruction(struct parser *p, struct instruction *i)
+{
+	int operation = operation_find(p->tokens.word);
+
+	if (operation >= 0) {
+		i->kind = DO_OPERATION;
+		i->operation = operation;
+		return next(p) ? -EINVAL : take_operation(p, i);
+	}
+	for (size_t n = 0; n < sizeof(words) / sizeof(words[0]); n++) {
+		if (strcmp(p->tokens.word, words[n].word))
+			continue;
+		if (p->in_group && !words[n].group_ok)
+			return fail(p, "not allowed inside a group");
+		if (p->in_threads && !words[n].threads_ok)
+			return fail(p, "not allowed inside threads");
+		i->kind = words[n].kind;
+		return next(p) ? -EINVAL : words[n].take(p, i);
+	}
+	return fail(p, "unknown instruction");
+}
+
+static int take_block(struct parser *p, struct instruction **ret_first,
+		      const struct rank_set *ranks)
+{
+	struct instruction **tail = ret_first, *i;
+	int err = 0;
+
+	while (!err) {
+		while (p->tokens.token == TOKEN_END)
+			if (next(p))
+				return -EINVAL;
+		if (p->tokens.token != TOKEN_WORD)
+			return 0;
+		if (p->script->n_instructions == SCRIPT_MAX_INSTRUCTIONS)
+			return fail(p, "too many instructions");
+		i = calloc(1, sizeof(*i));
+		if (!i)
+			return -ENOMEM;
+		*tail = i;
+		tail = &i->next;
+		i->line = p->tokens.line;
+		i->index = p->script->n_instructions++;
+		i->ranks = *ranks;
+		if (p->tokens.word[0] == '@')
+			err = take_ranks(p, &i->ranks);
+		if (!err)
+			err = take_instruction(p, i);
+		if (!err && (p->tokens.token == TOKEN_WORD || p->tokens.token == TOKEN_OPEN))
+			err = fail(p, "unexpected");
+	}
+	return err;
+}
+
+int script_parse(struct script *script, const char *text, int n_ranks,
+		 struct script_error *ret_error)
+{
+	struct parser p = { .script = script, .error = ret_error,
+			    .tokens = { .at = text, .begin = text, .line = 1 } };
+	struct rank_set all = { 0 };
+	int err;
+
+	memset(ret_error, 0, sizeof(*ret_error));
+	script->n_ranks = n_ranks;
+	for (int i = 0; i < n_ranks; i++)
+		all.bits[i / 64] |= UINT64_C(1) << (i % 64);
+	err = next(&p);
+	if (!err)
+		err = take_block(&p, &script->first, &all);
+	if (!err && p.tokens.token != TOKEN_EOF)
+		err = fail(&p, "unexpected");
+	return err;
+}
+
+static void free_list(struct instruction *i)
+{
+	while (i) {
+		struct instruction *following = i->next;
+
+		free_list(i->body);
+		free(i->text);
+		free(i);
+		i = following;
+	}
+}
+
+void script_free(struct script *script)
+{
+	free_list(script->first);
+	script->first = NULL;
+}

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# Unit tests: tests/unit/test_X.c includes the module's .c; `// needs: a b` in its first lines
+# names further modules (src/*.c) and `// libs: elf` the libraries to link.
+
+UNIT_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined \
+	-fno-sanitize-recover=undefined -Iinclude -Isrc -I$(BUILD) -Itests/unit $(WARN) -Wno-unused-function
+UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(filter-out %/test_api_prototypes.c,$(wildcard tests/unit/test_*.c)))
+TARGETS := $(patsubst tests/targets/%.c,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.c)) \
+	$(patsubst tests/targets/%.cc,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.cc))
+
+needs = $(shell sed -n 's,^// needs: ,,p' $(1))
+libs = $(shell sed -n 's,^// libs: ,,p' $(1))
+
+.SECONDEXPANSION:
+$(BUILD)/tests/test_%: tests/unit/test_%.c $(wildcard src/*.[ch]) $(wildcard tests/unit/*.h) $(SKELETON)
+	@mkdir -p $(@D)
+	$(CC) $(UNIT_FLAGS) -o $@ $< $(addprefix src/,$(addsuffix .c,$(call needs,$<))) \
+		$(addprefix -l,$(call libs,$<))
+
+# Programs that call NCCL in ways a script cannot: linked against the stand-in library.
+$(BUILD)/tests/targets/%: tests/targets/%.c $(SIM_OUTPUTS)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -Itests/sim -pthread -o $@ $< \
+		-L$(BUILD)/sim/2.28.9 -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
+$(BUILD)/tests/targets/%: tests/targets/%.cc $(SIM_OUTPUTS)
+	@mkdir -p $(@D)
+	$(CXX) -O1 -g -Wall -Wextra -Itests/sim -pthread -o $@ $< \
+		-L$(BUILD)/sim/2.28.9 -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
+
+.PHONY: tests-build
+tests-build: all $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
+
+# `make test T=attach` runs only the tests whose name contains the word.
+test: 
+	@$(SETUP) --tests
+	@$(MAKE) --no-print-directory tests-build
+	@tests/run $(T)
+
+test-unit: $(UNIT_TESTS)
+	@tests/run --unit $(T)
