@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memmem() */
-#endif
 #include "elf_file.h"
 
 #include <errno.h>
@@ -79,8 +76,7 @@ static int elf_file__read_sections(struct elf_file *file, const Elf64_Ehdr *head
 static bool header__is_ours(const Elf64_Ehdr *header)
 {
 	return !memcmp(header->e_ident, ELFMAG, SELFMAG) &&
-	       header->e_ident[EI_CLASS] == ELFCLASS64 &&
-	       header->e_ident[EI_DATA] == ELFDATA2LSB &&
+	       header->e_ident[EI_CLASS] == ELFCLASS64 && header->e_ident[EI_DATA] == ELFDATA2LSB &&
 	       (header->e_type == ET_EXEC || header->e_type == ET_DYN);
 }
 
@@ -197,8 +193,8 @@ int elf_file__find(const struct elf_file *file, const Elf64_Shdr *section, const
 	return -ENOENT;
 }
 
-static int symbols__visit(const Elf64_Sym *symbols, size_t n, const char *strings, size_t strings_len,
-			  elf_symbol_fn fn, void *ctx)
+static int symbols__visit(const Elf64_Sym *symbols, size_t n, const char *strings,
+			  size_t strings_len, elf_symbol_fn fn, void *ctx)
 {
 	for (size_t i = 0; i < n; i++) {
 		int err;
@@ -282,8 +278,8 @@ static int gnu_hash__bucket(const struct elf_file *file, const Elf64_Shdr *secti
 	return 0;
 }
 
-static int elf_file__symbol_at(const struct elf_file *file, const Elf64_Shdr *symbols, uint32_t index,
-			       const char *name, Elf64_Sym *ret)
+static int elf_file__symbol_at(const struct elf_file *file, const Elf64_Shdr *symbols,
+			       uint32_t index, const char *name, Elf64_Sym *ret)
 {
 	const Elf64_Shdr *strings = elf_file__strings_of(file, symbols);
 	size_t len = strlen(name) + 1;
@@ -348,4 +344,17 @@ const Elf64_Phdr *elf_file__segment(const struct elf_file *file, uint64_t vaddr,
 			return segment;
 	}
 	return NULL;
+}
+
+bool elf_file__is_variable(const struct elf_file *file, uint64_t vaddr, uint64_t size)
+{
+	for (unsigned int i = 0; i < file->n_segments; i++) {
+		const Elf64_Phdr *segment = &file->segments[i];
+
+		if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) &&
+		    vaddr >= segment->p_vaddr && vaddr - segment->p_vaddr < segment->p_memsz &&
+		    segment->p_memsz - (vaddr - segment->p_vaddr) >= size && vaddr % size == 0)
+			return true;
+	}
+	return false;
 }

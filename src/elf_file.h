@@ -63,4 +63,7 @@ int elf_file__dynamic_symbol(const struct elf_file *file, const char *name, Elf6
 /* The loaded segment with these flags (PF_X) that holds an address and is in the file; NULL. */
 const Elf64_Phdr *elf_file__segment(const struct elf_file *file, uint64_t vaddr, uint32_t flags);
 
+/* Whether a variable of this size can lie there: writable, aligned, .bss included. */
+bool elf_file__is_variable(const struct elf_file *file, uint64_t vaddr, uint64_t size);
+
 #endif

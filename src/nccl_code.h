@@ -34,8 +34,8 @@ int nccl_code__rank(enum nccl_arch arch, struct nccl_code user_rank, struct nccl
 int nccl_code__end_magic(enum nccl_arch arch, struct nccl_code text, int32_t *ret_end_magic);
 
 /*
- * Addresses of `struct ncclComm **ncclComms` and `int nNcclComms` (2.24 on), from the loop over them
- * in ncclRasCommFini(), somewhere in text. -ENOTUNIQ when two loops look like it.
+ * Addresses of `struct ncclComm **ncclComms` and `int nNcclComms` (2.24 on), from the loop over
+ * them in ncclRasCommFini(), somewhere in text. -ENOTUNIQ when two loops look like it.
  */
 int nccl_code__comms(enum nccl_arch arch, struct nccl_code text, uint64_t *ret_comms,
 		     uint64_t *ret_n_comms);

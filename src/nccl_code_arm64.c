@@ -64,8 +64,8 @@ static uint64_t a64__add_imm(uint32_t insn)
 #define A64_BACK 64
 
 /* Sum of the immediates added into reg before instruction i; *ret_reg: where they were added to. */
-static uint64_t a64__added(struct nccl_code code, size_t i, unsigned int reg,
-			   unsigned int *ret_reg, size_t *ret_i)
+static uint64_t a64__added(struct nccl_code code, size_t i, unsigned int reg, unsigned int *ret_reg,
+			   size_t *ret_i)
 {
 	uint64_t sum = 0;
 

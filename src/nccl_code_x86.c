@@ -14,7 +14,8 @@ int x86__version(struct nccl_code code, int32_t *ret_version)
 	for (size_t i = 0; i + 6 <= code.len; i++) {
 		const uint8_t *p = code.bytes + i;
 
-		if (p[0] != 0xc7 || p[1] > 7 || p[1] == 4 || p[1] == 5 || !code__is_version(code__u32(p + 2)))
+		if (p[0] != 0xc7 || p[1] > 7 || p[1] == 4 || p[1] == 5 ||
+		    !code__is_version(code__u32(p + 2)))
 			continue;
 		*ret_version = code__u32(p + 2);
 		return 0;
@@ -22,7 +23,8 @@ int x86__version(struct nccl_code code, int32_t *ret_version)
 	return -ENOENT;
 }
 
-/* 32-bit mov disp32(%reg), %r32: 8b /r, mod 10, no REX.W; a SIB byte only for r12, never for rsp. */
+/* 32-bit mov disp32(%reg), %r32: 8b /r, mod 10, no REX.W; a SIB byte only for r12, never for rsp.
+ */
 void x86__loads(struct nccl_code code, struct loads *loads)
 {
 	for (size_t i = 0; i + 6 <= code.len; i++) {
@@ -87,7 +89,8 @@ int x86__end_magic(struct nccl_code text, int32_t *ret_end_magic)
 	return 0;
 }
 
-/* Target of the rip-relative operand whose ModRM is at p and whose instruction ends behind disp32. */
+/* Target of the rip-relative operand whose ModRM is at p and whose instruction ends behind disp32.
+ */
 static bool x86__rip_target(struct nccl_code text, const uint8_t *modrm, uint64_t *ret)
 {
 	if ((modrm[0] & 0xc7) != 0x05)

@@ -39,6 +39,7 @@ struct candidate {
 
 struct scan {
 	enum nccl_arch arch;
+	bool code_only;
 	const struct elf_file *file;
 	struct nccl_image *image;
 	struct candidate probed[NCCL_FN_PROBED];
@@ -165,8 +166,8 @@ static int rodata__version(const struct elf_file *file, int32_t *ret_version)
 		rest.sh_size -= at + 1 - rest.sh_offset;
 		rest.sh_offset = at + 1;
 		if (!elf_file__read(file, at + strlen(prefix), text, sizeof(text) - 1) &&
-		    sscanf(text, "%1d.%2d.%2d%c", &major, &minor, &patch, &end) == 4 &&
-		    major > 1 && (end == '+' || end == ' ')) {
+		    sscanf(text, "%1d.%2d.%2d%c", &major, &minor, &patch, &end) == 4 && major > 1 &&
+		    (end == '+' || end == ' ')) {
 			*ret_version = 10000 * major + 100 * minor + patch;
 			return 0;
 		}
@@ -174,10 +175,20 @@ static int rodata__version(const struct elf_file *file, int32_t *ret_version)
 	return -ENOENT;
 }
 
-/* NCCL without names: looked for only in files that carry CUDA kernels, as it must. */
+/*
+ * NCCL without names: looked for only in files that carry CUDA kernels, as it must, and that do not
+ * import it (imports have no place in .gnu.hash).
+ */
 static bool file__has_stripped_nccl(const struct elf_file *file, int32_t *ret_version)
 {
-	return elf_file__section(file, ".nv_fatbin") && !rodata__version(file, ret_version);
+	const Elf64_Shdr *table = elf_file__section_of_type(file, SHT_DYNSYM);
+	const Elf64_Shdr *strings = table ? elf_file__strings_of(file, table) : NULL;
+	uint64_t at;
+
+	if (!elf_file__section(file, ".nv_fatbin") ||
+	    (strings && !elf_file__find(file, strings, "ncclAllReduce", 14, &at)))
+		return false;
+	return !rodata__version(file, ret_version);
 }
 
 /* Bytes of the executable segment around vaddr: at most `before` and `after` of them. */
@@ -243,7 +254,9 @@ static void scan__layout(struct scan *scan, struct nccl_code text)
 	_cleanup_code_ struct nccl_code device = scan__getter(scan, GET_DEVICE);
 	struct nccl_layout *layout = &scan->image->layout;
 	int32_t rank, end_magic = -1;
-	int known = nccl_layout__by_version_on(scan->arch, scan->image->version, layout);
+	int known = scan->code_only
+			    ? -ENOENT
+			    : nccl_layout__by_version_on(scan->arch, scan->image->version, layout);
 
 	if (nccl_code__rank(scan->arch, user_rank, count, device, &rank))
 		return;
@@ -251,6 +264,12 @@ static void scan__layout(struct scan *scan, struct nccl_code text)
 	if (!known && rank == layout->rank &&
 	    (end_magic < 0 || layout->end_magic < 0 || end_magic == layout->end_magic))
 		return;
+	/* the table must not be recognised by these two numbers then */
+	if (scan->code_only) {
+		nccl_layout__from_code_on(scan->arch, layout, rank, -1, scan->image->version - 1);
+		layout->end_magic = end_magic;
+		return;
+	}
 	nccl_layout__from_code_on(scan->arch, layout, rank, end_magic, scan->image->version);
 }
 
@@ -267,19 +286,6 @@ static int scan__visit_comms(void *ctx, const char *name, const Elf64_Sym *symbo
 	return image->comms_vaddr && image->n_comms_vaddr;
 }
 
-static bool file__is_variable(const struct elf_file *file, uint64_t vaddr, uint64_t size)
-{
-	for (unsigned int i = 0; i < file->n_segments; i++) {
-		const Elf64_Phdr *segment = &file->segments[i];
-
-		if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) &&
-		    vaddr >= segment->p_vaddr && vaddr - segment->p_vaddr < segment->p_memsz &&
-		    segment->p_memsz - (vaddr - segment->p_vaddr) >= size && vaddr % size == 0)
-			return true;
-	}
-	return false;
-}
-
 static void scan__comms(struct scan *scan, struct nccl_code text)
 {
 	const Elf64_Shdr *table = elf_file__section_of_type(scan->file, SHT_SYMTAB);
@@ -287,11 +293,12 @@ static void scan__comms(struct scan *scan, struct nccl_code text)
 
 	if (image->version < SINCE_COMMS)
 		return;
-	if (!table || elf_file__each_symbol(scan->file, table, scan__visit_comms, scan) != 1)
+	if (scan->code_only || !table ||
+	    elf_file__each_symbol(scan->file, table, scan__visit_comms, scan) != 1)
 		image->comms_from_code = !nccl_code__comms(scan->arch, text, &image->comms_vaddr,
 							   &image->n_comms_vaddr);
-	if (!file__is_variable(scan->file, image->comms_vaddr, 8) ||
-	    !file__is_variable(scan->file, image->n_comms_vaddr, 4)) {
+	if (!elf_file__is_variable(scan->file, image->comms_vaddr, 8) ||
+	    !elf_file__is_variable(scan->file, image->n_comms_vaddr, 4)) {
 		image->comms_vaddr = image->n_comms_vaddr = 0;
 		image->comms_from_code = 0;
 	}
@@ -324,7 +331,8 @@ static void scan__judge(struct scan *scan)
 	scan->image->status = NCCL_IMAGE_OK;
 	scan__entries(scan);
 	scan__version(scan);
-	if (!scan__load(scan, scan->probed[NCCL_FN_AllReduce].vaddr, TEXT_REACH, TEXT_REACH, &text)) {
+	if (!scan__load(scan, scan->probed[NCCL_FN_AllReduce].vaddr, TEXT_REACH, TEXT_REACH,
+			&text)) {
 		scan__layout(scan, text);
 		scan__comms(scan, text);
 	}
@@ -352,11 +360,14 @@ static int scan__run(struct scan *scan)
 	return err == -EBADMSG || err == -EFBIG || err > 0 ? 0 : err;
 }
 
-int nccl_elf__read_on(enum nccl_arch arch, int fd, struct nccl_image *ret)
+int nccl_elf__read_with(const struct nccl_elf_options *options, int fd, struct nccl_image *ret)
 {
 	struct nccl_image image = {0};
 	struct elf_file file;
-	struct scan scan = {.arch = arch, .file = &file, .image = &image};
+	struct scan scan = {.arch = options->arch,
+			    .code_only = options->code_only,
+			    .file = &file,
+			    .image = &image};
 	int err = elf_file__open(&file, fd);
 
 	if (!err) {
@@ -372,7 +383,7 @@ int nccl_elf__read_on(enum nccl_arch arch, int fd, struct nccl_image *ret)
 
 int nccl_elf__read(int fd, struct nccl_image *ret)
 {
-	return nccl_elf__read_on(NCCL_ARCH_HOST, fd, ret);
+	return nccl_elf__read_with(&(struct nccl_elf_options){.arch = NCCL_ARCH_HOST}, fd, ret);
 }
 
 const char *nccl_image__reason(const struct nccl_image *image)

@@ -81,8 +81,8 @@ static void source__read_device(const struct source *src, struct nccl_identity *
 }
 
 /* The four numbers must fit each other: with a guessed offset they are any others. */
-static bool nodes_fit(const struct nccl_identity *id, int32_t node, int32_t n_nodes, int32_t local_rank,
-		      int32_t local_ranks)
+static bool nodes_fit(const struct nccl_identity *id, int32_t node, int32_t n_nodes,
+		      int32_t local_rank, int32_t local_ranks)
 {
 	return node >= 0 && node < n_nodes && local_rank >= 0 && local_rank < local_ranks &&
 	       local_ranks <= id->n_ranks && n_nodes <= id->n_ranks && local_rank <= id->rank &&
@@ -180,7 +180,11 @@ static size_t source__read_up_to(const struct source *src, uint64_t addr, char *
 static size_t printable__length(const unsigned char *s, size_t len)
 {
 	static const uint32_t least[] = {0, 0x20, 0xa0, 0x800, 0x10000};
-	size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+	size_t n = s[0] < 0x80	     ? 1
+		   : s[0] >> 5 == 6  ? 2
+		   : s[0] >> 4 == 14 ? 3
+		   : s[0] >> 3 == 30 ? 4
+				     : 0;
 	uint32_t c = n == 1 ? s[0] : n ? s[0] & (0x7f >> n) : 0;
 
 	if (!n || n > len)
@@ -190,9 +194,11 @@ static size_t printable__length(const unsigned char *s, size_t len)
 			return 0;
 		c = c << 6 | (s[i] & 0x3f);
 	}
-	/* overlong, control, surrogate, too large; line breaks and what turns the direction of text */
+	/* overlong, control, surrogate, too large; line breaks and what turns the direction of text
+	 */
 	if (c < least[n] || c == 0x7f || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff ||
-	    (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0x200e || c == 0x200f)
+	    (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0x200e ||
+	    c == 0x200f)
 		return 0;
 	return n;
 }

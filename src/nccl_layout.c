@@ -9,8 +9,9 @@
 /* startMagic at 0 and endMagic in the last 8 bytes: since 2.21. */
 #define SINCE_MAGIC 22105
 
-/* arm64: from 2.29 on a pthread_mutex_t, 8 bytes larger there, lies between seqNumber and endMagic. */
-#define SINCE_ARM64_MUTEX 22902
+/* arm64: from 2.29 on a pthread_mutex_t, 8 bytes larger there, lies between seqNumber and endMagic.
+ */
+#define SINCE_ARM64_MUTEX  22902
 #define ARM64_MUTEX_GROWTH 8
 
 /* Distances from rank; 0: this shape has no such field. nRanks is at 4 and cudaDev at 8 in all. */
@@ -37,14 +38,14 @@ struct layout_class {
 };
 
 /*
- * Rows up to 2.30.7: the headers of each git tag, compiled with -g and read with gdb. Checked against
- * the DWARF of the shipped libraries, where they are the same: 2.18.1, 2.18.3, 2.19.3, 2.20.5, 2.21.5,
- * 2.22.3, 2.23.4, 2.24.3, 2.25.1, 2.26.2, 2.26.5, 2.27.3, 2.27.7, 2.28.3, 2.28.9, 2.29.2, 2.29.7,
- * 2.30.4, 2.30.7. The rows of 2.31.2 and 2.32.3 come from that DWARF (x86-64 and arm64).
+ * Rows up to 2.30.7: the headers of each git tag, compiled with -g and read with gdb. They equal
+ * the DWARF of the shipped libraries, looked at for 2.18.1, 2.18.3, 2.19.3, 2.20.5, 2.21.5, 2.22.3,
+ * 2.23.4, 2.24.3, 2.25.1, 2.26.2, 2.26.5, 2.27.3, 2.27.7, 2.28.3, 2.28.9, 2.29.2, 2.29.7, 2.30.4
+ * and 2.30.7. The rows of 2.31.2 and 2.32.3 come from that DWARF, of x86-64 and arm64.
  *
- * seq_number: before 2.26 NCCL counts there only while a profiler plugin asks it to, so a reader would
- * take 0 for the truth: not given. comm_name_ptr: what 2.23 to 2.26 call commName is never set.
- * async_result was called fatalError up to 2.13.
+ * seq_number: before 2.26 NCCL counts there only while a profiler plugin asks it to, so a reader
+ * would take 0 for the truth: not given. comm_name_ptr: what 2.23 to 2.26 call commName is never
+ * set. async_result was called fatalError up to 2.13.
  */
 static const struct layout_class classes[] = {
 	{20906, 20908, 0, 18728, 16432, -1, 17160, 17168, -1, -1},
@@ -206,9 +207,11 @@ int nccl_layout__from_code_on(enum nccl_arch arch, struct nccl_layout *ret, int3
 
 	/* 64 MB: beyond any struct that NCCL had, and far from overflow */
 	if (rank_offset < 8 || rank_offset > 64 << 20 || rank_offset % 4 ||
-	    end_magic_offset > 64 << 20 || (end_magic_offset >= 0 && end_magic_offset < rank_offset))
+	    end_magic_offset > 64 << 20 ||
+	    (end_magic_offset >= 0 && end_magic_offset < rank_offset))
 		return -EINVAL;
-	if (!class || end_magic_offset < 0 || end_magic_offset != class__end_magic(class, arch) + by) {
+	if (!class || end_magic_offset < 0 ||
+	    end_magic_offset != class__end_magic(class, arch) + by) {
 		class = class__of_offsets(arch, rank_offset, end_magic_offset);
 		by = 0;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where NCCL keeps what a communicator is: the offsets in its private struct ncclComm, by release or
- * recovered, and the reading of one communicator with them. No I/O: bytes come from a callback.
+ * Where NCCL keeps what a communicator is: the offsets in its private struct ncclComm, by release
+ * or recovered, and the reading of one communicator with them. No I/O: bytes come from a callback.
  */
 #ifndef NCCL_LAYOUT_H
 #define NCCL_LAYOUT_H
@@ -20,7 +20,8 @@
 enum nccl_layout_source {
 	NCCL_LAYOUT_NONE,
 	NCCL_LAYOUT_TABLE, /* every offset of a release that was looked at */
-	NCCL_LAYOUT_CODE,  /* rank from the library's machine code, the rest by its distance from it */
+	NCCL_LAYOUT_CODE,  /* rank from the library's machine code, the rest by its distance from it
+			    */
 };
 
 /* ncclComm.seqNumber[]: Broadcast, Reduce, AllGather, ReduceScatter, AllReduce (2.23 to 2.32). */
@@ -47,7 +48,7 @@ struct nccl_layout {
 	int32_t async_result;
 	int32_t abort_flag; /* uint32_t *, in host memory */
 	int32_t seq_number;
-	int32_t n_seq; /* elements of seqNumber[]; 0: not there or not to be trusted */
+	int32_t n_seq;	       /* elements of seqNumber[]; 0: not there or not to be trusted */
 	int32_t comm_name_ptr; /* const char *: config.commName, the user's own pointer */
 };
 
@@ -59,8 +60,8 @@ int nccl_layout__by_version(int32_t version, struct nccl_layout *ret);
 /*
  * The layout of a library whose code was seen to have ncclComm.rank at rank_offset and endMagic at
  * end_magic_offset (-1: not seen); version may be 0 or one that nobody knows. What depends on more
- * than these two numbers is filled in only when it is proven: both are a known layout's, or both are
- * off from the version's own by the same distance, so that nothing between them has moved.
+ * than these two numbers is filled in only when it is proven: both are a known layout's, or both
+ * are off from the version's own by the same distance, so that nothing between them has moved.
  * -EINVAL: no such offset is possible.
  */
 int nccl_layout__from_code_on(enum nccl_arch arch, struct nccl_layout *ret, int32_t rank_offset,
@@ -83,8 +84,8 @@ enum nccl_identity_valid {
 #define NCCL_IDENTITY_NAME_SIZE 64
 
 struct nccl_identity {
-	uint64_t comm_hash; /* the same on every rank */
-	int64_t bus_id;	    /* domain << 20 | bus << 12 | device << 4 | function */
+	uint64_t comm_hash;		     /* the same on every rank */
+	int64_t bus_id;			     /* domain << 20 | bus << 12 | device << 4 | function */
 	uint64_t sequence[NCCL_N_SEQUENCES]; /* launched so far, captured ones not counted */
 	int32_t rank;
 	int32_t n_ranks;
@@ -94,19 +95,20 @@ struct nccl_identity {
 	int32_t n_nodes;
 	int32_t local_rank;
 	int32_t local_ranks;
-	int32_t init_state;   /* ncclResult_t: 0 ready, 7 being made */
-	int32_t async_result; /* ncclResult_t of the communicator */
-	uint32_t aborted;     /* the abort flag is raised */
-	uint32_t valid;	      /* bits of enum nccl_identity_valid */
-	char name[NCCL_IDENTITY_NAME_SIZE]; /* printable UTF-8; a longer one is cut at a character */
+	int32_t init_state;		    /* ncclResult_t: 0 ready, 7 being made */
+	int32_t async_result;		    /* ncclResult_t of the communicator */
+	uint32_t aborted;		    /* the abort flag is raised */
+	uint32_t valid;			    /* bits of enum nccl_identity_valid */
+	char name[NCCL_IDENTITY_NAME_SIZE]; /* printable UTF-8; a longer one is cut at a character
+					     */
 };
 
 /* Reads len bytes at an address of the process: 0, or -errno when not all of them can be had. */
 typedef int (*nccl_read_fn)(void *ctx, uint64_t addr, void *buf, size_t len);
 
 /*
- * Reads the communicator at address comm. -EAGAIN: it is one, but its rank is not set yet; -EINVAL: it
- * is none, or no longer; any other: the reader's error. ret is untouched then.
+ * Reads the communicator at address comm. -EAGAIN: it is one, but its rank is not set yet; -EINVAL:
+ * it is none, or no longer; any other: the reader's error. ret is untouched then.
  */
 int nccl_layout__identify(const struct nccl_layout *layout, nccl_read_fn read, void *ctx,
 			  uint64_t comm, struct nccl_identity *ret);

@@ -21,18 +21,18 @@
 struct textfile {
 	int dirfd;
 	struct prom *prom;
-	char *cluster;
+	char *dir, *cluster;
 	struct utsname kernel;
 	int64_t wall_offset_ns;
 	uint64_t n_failed, n_collisions;
 	bool is_open_to_all;
 };
 
-static int textfile__open(struct textfile *tf, const char *dir)
+static int textfile__open(struct textfile *tf)
 {
 	struct stat st;
 
-	tf->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	tf->dirfd = open(tf->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (tf->dirfd < 0 || fstat(tf->dirfd, &st) ||
 	    faccessat(tf->dirfd, ".", W_OK | X_OK, AT_EACCESS))
 		return -errno;
@@ -49,13 +49,12 @@ int textfile__new(struct textfile **ret, const char *dir, size_t max_series, con
 	if (!tf)
 		return -ENOMEM;
 	uname(&tf->kernel);
-	err = textfile__open(tf, dir);
+	tf->dirfd = -1;
+	tf->dir = strdup(dir);
+	tf->cluster = strdup(cluster ?: "");
+	err = tf->dir && tf->cluster ? textfile__open(tf) : -ENOMEM;
 	if (!err)
 		err = prom__new(&tf->prom, max_series);
-	if (!err) {
-		tf->cluster = strdup(cluster ?: "");
-		err = tf->cluster ? 0 : -ENOMEM;
-	}
 	if (err) {
 		textfile__free(tf);
 		return err;
@@ -71,6 +70,7 @@ void textfile__free(struct textfile *tf)
 	if (tf->dirfd >= 0)
 		close(tf->dirfd);
 	prom__free(tf->prom);
+	free(tf->dir);
 	free(tf->cluster);
 	free(tf);
 }
@@ -220,6 +220,14 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	collect_clock(src, tf);
 }
 
+/* Nothing can be made in a directory that was removed; there may be a new one of its name. */
+static int textfile__publish_anew(struct textfile *tf)
+{
+	if (tf->dirfd >= 0)
+		close(tf->dirfd);
+	return textfile__open(tf) ?: prom__publish(tf->prom, tf->dirfd, PROM_FILE_NAME);
+}
+
 static int textfile__publish(struct textfile *tf, struct tracer *tracer,
 			     struct textfile_source *src)
 {
@@ -232,7 +240,10 @@ static int textfile__publish(struct textfile *tf, struct tracer *tracer,
 	collect_agent(src, tf, tracer);
 	prom__reset(tf->prom);
 	err = textfile__fill(tf->prom, src);
-	return err ?: prom__publish(tf->prom, tf->dirfd, PROM_FILE_NAME);
+	if (err)
+		return err;
+	err = tf->dirfd < 0 ? -ENOENT : prom__publish(tf->prom, tf->dirfd, PROM_FILE_NAME);
+	return err == -ENOENT ? textfile__publish_anew(tf) : err;
 }
 
 int textfile__write(struct textfile *tf, struct tracer *tracer)

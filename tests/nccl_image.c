@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prints what nccl_elf__read() makes of each file, as key=value lines, for scripts/nccl-versions.py.
+ * Prints what nccl_elf__read() makes of each file, as key=value lines, for
+ *scripts/nccl-versions.py.
  *
- *	nccl_image [--code-only] [--arch x86_64|arm64] [--repeat N] FILE...
+ *	nccl_image [--table] [--code-only] [--arch x86_64|arm64] [--repeat N] FILE...
  *
- * --code-only takes the release for one that nobody knows: the layout rests on machine code alone.
- * --repeat reads each file N times and prints the mean time.
+ * --table prints the API table. --code-only takes each file for a stripped one of a release that
+ *nobody knows: layout and list of communicators rest on machine code alone. --repeat reads each
+ *file N times and prints the mean time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +20,6 @@
 #include "../src/nccl_elf.h"
 #include "../src/nccl_layout.h"
 #include "../src/util.h"
-
-/* A release newer than any in the table. */
-#define NOBODY_KNOWS 99999
 
 static void print_layout(const struct nccl_layout *layout)
 {
@@ -57,17 +56,15 @@ static void print_image(const struct nccl_image *image)
 			       (unsigned long long)image->entry[i]);
 }
 
-/* Once more, from the two numbers that the code gave, as for an unknown release. */
-static void forget_table(enum nccl_arch arch, struct nccl_image *image)
+/* Every row of the API table: symbol, first release, probed or why not. */
+static void print_table(void)
 {
-	struct nccl_layout code;
-
-	if (nccl_layout__from_code_on(arch, &code, image->layout.rank, -1, NOBODY_KNOWS))
-		return;
-	image->layout = code;
+	for (unsigned int i = 0; i < nccl_n_functions; i++)
+		printf("%s\t%d\t%s\n", nccl_functions[i].symbol, nccl_functions[i].since,
+		       i < NCCL_FN_PROBED ? "probed" : nccl_functions[i].why_unprobed);
 }
 
-static int print_file(enum nccl_arch arch, const char *path, bool code_only, int repeat)
+static int print_file(const struct nccl_elf_options *options, const char *path, int repeat)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct nccl_image image;
@@ -76,13 +73,11 @@ static int print_file(enum nccl_arch arch, const char *path, bool code_only, int
 
 	start = now_ns();
 	for (int i = 0; !err && i < repeat; i++)
-		err = nccl_elf__read_on(arch, fd, &image);
+		err = nccl_elf__read_with(options, fd, &image);
 	if (err) {
 		fprintf(stderr, "%s: %s\n", path, strerror(-err));
 		return 1;
 	}
-	if (code_only)
-		forget_table(arch, &image);
 	printf("file=%s\ntime_us=%.1f\n", path, (now_ns() - start) / 1e3 / repeat);
 	print_image(&image);
 	return 0;
@@ -90,19 +85,21 @@ static int print_file(enum nccl_arch arch, const char *path, bool code_only, int
 
 int main(int argc, char **argv)
 {
-	enum nccl_arch arch = NCCL_ARCH_HOST;
-	bool code_only = false;
+	struct nccl_elf_options options = {.arch = NCCL_ARCH_HOST};
 	int repeat = 1, failed = 0;
 
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--code-only"))
-			code_only = true;
+			options.code_only = true;
+		else if (!strcmp(argv[i], "--table"))
+			print_table();
 		else if (!strcmp(argv[i], "--arch") && i + 1 < argc)
-			arch = strcmp(argv[++i], "arm64") ? NCCL_ARCH_X86_64 : NCCL_ARCH_ARM64;
+			options.arch =
+				strcmp(argv[++i], "arm64") ? NCCL_ARCH_X86_64 : NCCL_ARCH_ARM64;
 		else if (!strcmp(argv[i], "--repeat") && i + 1 < argc)
 			repeat = strtol(argv[++i], NULL, 10);
 		else
-			failed |= print_file(arch, argv[i], code_only, repeat > 0 ? repeat : 1);
+			failed |= print_file(&options, argv[i], repeat > 0 ? repeat : 1);
 	}
 	return failed;
 }

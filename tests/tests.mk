@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# Unit tests: tests/unit/test_X.c includes the module's .c; `// needs: a b` in its first lines
-# names further modules (src/*.c) and `// libs: elf` the libraries to link.
+# Unit tests: tests/unit/test_X.c includes the module's .c and those that it needs.
 
 UNIT_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Iinclude -Isrc -I$(BUILD) -Itests/unit $(WARN) -Wno-unused-function
@@ -8,14 +7,9 @@ UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(filter-out %/test_api
 TARGETS := $(patsubst tests/targets/%.c,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.c)) \
 	$(patsubst tests/targets/%.cc,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.cc))
 
-needs = $(shell sed -n 's,^// needs: ,,p' $(1))
-libs = $(shell sed -n 's,^// libs: ,,p' $(1))
-
-.SECONDEXPANSION:
 $(BUILD)/tests/test_%: tests/unit/test_%.c $(wildcard src/*.[ch]) $(wildcard tests/unit/*.h) $(SKELETON)
 	@mkdir -p $(@D)
-	$(CC) $(UNIT_FLAGS) -o $@ $< $(addprefix src/,$(addsuffix .c,$(call needs,$<))) \
-		$(addprefix -l,$(call libs,$<))
+	$(CC) $(UNIT_FLAGS) -o $@ $< -lelf
 
 # Programs that call NCCL in ways a script cannot: linked against the stand-in library.
 $(BUILD)/tests/targets/%: tests/targets/%.c $(SIM_OUTPUTS)

@@ -137,6 +137,21 @@ static bool all_done(const struct job *job)
 }
 
 /* Whatever is due now. */
+/* What was called so far. */
+static int write_expect(const struct job *job)
+{
+	FILE *out = job->options->expect ? fopen(job->options->expect, "we") : NULL;
+	int err = 0;
+
+	if (!out)
+		return job->options->expect ? -errno : 0;
+	for (int i = 0; i < job->options->n_ranks; i++)
+		ledger_print(&job->shared->ledger[i], job->script, job->pid[i], out);
+	if (ferror(out))
+		err = -EIO;
+	return fclose(out) ? -errno : err;
+}
+
 static void advance(struct job *job)
 {
 	const struct job_options *options = job->options;
@@ -153,6 +168,7 @@ static void advance(struct job *job)
 	if (options->hold && job->gone && !job->held && all_done(job)) {
 		job->held = true;
 		job->hold_lines = job->lines;
+		write_expect(job);
 		puts("done");
 		fflush(stdout);
 	}
@@ -245,20 +261,6 @@ static int start_ranks(struct job *job)
 	return 0;
 }
 
-static int write_expect(const struct job *job)
-{
-	FILE *out = fopen(job->options->expect, "we");
-	int err = 0;
-
-	if (!out)
-		return -errno;
-	for (int i = 0; i < job->options->n_ranks; i++)
-		ledger_print(&job->shared->ledger[i], job->script, job->pid[i], out);
-	if (ferror(out))
-		err = -EIO;
-	return fclose(out) ? -errno : err;
-}
-
 int job_run(const struct job_options *options, const struct script *script)
 {
 	struct job job = { .options = options, .script = script };
@@ -272,7 +274,7 @@ int job_run(const struct job_options *options, const struct script *script)
 		return EXIT_FAILURE;
 	}
 	supervise(&job);
-	err = options->expect ? write_expect(&job) : 0;
+	err = write_expect(&job);
 	if (err)
 		fprintf(stderr, "nccl-sim: %s: %s\n", options->expect, strerror(-err));
 	munmap(job.shared, job.shared_bytes);

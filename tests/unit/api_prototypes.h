@@ -31,29 +31,29 @@
 #define TYPE_INTS	     int *
 #define TYPE_CONST_INTS	     const int *
 
-#define TYPES_1(a)	  TYPE_##a
-#define TYPES_2(a, ...)	  TYPE_##a, TYPES_1(__VA_ARGS__)
-#define TYPES_3(a, ...)	  TYPE_##a, TYPES_2(__VA_ARGS__)
-#define TYPES_4(a, ...)	  TYPE_##a, TYPES_3(__VA_ARGS__)
-#define TYPES_5(a, ...)	  TYPE_##a, TYPES_4(__VA_ARGS__)
-#define TYPES_6(a, ...)	  TYPE_##a, TYPES_5(__VA_ARGS__)
-#define TYPES_7(a, ...)	  TYPE_##a, TYPES_6(__VA_ARGS__)
-#define TYPES_8(a, ...)	  TYPE_##a, TYPES_7(__VA_ARGS__)
-#define TYPES_9(a, ...)	  TYPE_##a, TYPES_8(__VA_ARGS__)
+#define TYPES_1(a)	 TYPE_##a
+#define TYPES_2(a, ...)	 TYPE_##a, TYPES_1(__VA_ARGS__)
+#define TYPES_3(a, ...)	 TYPE_##a, TYPES_2(__VA_ARGS__)
+#define TYPES_4(a, ...)	 TYPE_##a, TYPES_3(__VA_ARGS__)
+#define TYPES_5(a, ...)	 TYPE_##a, TYPES_4(__VA_ARGS__)
+#define TYPES_6(a, ...)	 TYPE_##a, TYPES_5(__VA_ARGS__)
+#define TYPES_7(a, ...)	 TYPE_##a, TYPES_6(__VA_ARGS__)
+#define TYPES_8(a, ...)	 TYPE_##a, TYPES_7(__VA_ARGS__)
+#define TYPES_9(a, ...)	 TYPE_##a, TYPES_8(__VA_ARGS__)
 #define TYPES_10(a, ...) TYPE_##a, TYPES_9(__VA_ARGS__)
 #define TYPES_11(a, ...) TYPE_##a, TYPES_10(__VA_ARGS__)
 #define TYPES_12(a, ...) TYPE_##a, TYPES_11(__VA_ARGS__)
 
 #define TYPES_N(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, n, ...) TYPES_##n
-#define TYPES(...)                                                                                 \
-	TYPES_N(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)(__VA_ARGS__)
+#define TYPES(...)							   TYPES_N(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)(__VA_ARGS__)
 
 #define CHECK_PROTOTYPE(symbol, ...)                                                               \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(symbol),                            \
 						    ncclResult_t(TYPES(__VA_ARGS__))),             \
 		       "nccl_api.def has other parameters for " #symbol " than nccl.h");
 
-/* A row's own release decides, and the preprocessor cannot compare inside a macro: one a release. */
+/* A row's own release decides, and the preprocessor cannot compare inside a macro: one a release.
+ */
 #define SINCE_20906(...) __VA_ARGS__
 #define SINCE_21403(...) __VA_ARGS__
 #define SINCE_21801(...) __VA_ARGS__

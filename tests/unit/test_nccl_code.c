@@ -42,7 +42,9 @@ TEST(x86_version)
 	CHECK_INT(nccl_code__version(X86, CODE(x86_get_version), &version), 0);
 	CHECK_INT(version, 22809);
 	/* unoptimised: movl $22809,(%rax) */
-	CHECK_INT(nccl_code__version(X86, CODE("\x48\x8b\x45\xf8\xc7\x00\x19\x59\x00\x00"), &version), 0);
+	CHECK_INT(
+		nccl_code__version(X86, CODE("\x48\x8b\x45\xf8\xc7\x00\x19\x59\x00\x00"), &version),
+		0);
 	CHECK_INT(version, 22809);
 }
 
@@ -62,7 +64,8 @@ TEST(x86_rank_by_three_getters)
 {
 	int32_t rank = -7;
 
-	CHECK_INT(nccl_code__rank(X86, CODE(x86_rank), CODE(x86_count), CODE(x86_device), &rank), 0);
+	CHECK_INT(nccl_code__rank(X86, CODE(x86_rank), CODE(x86_count), CODE(x86_device), &rank),
+		  0);
 	CHECK_INT(rank, 1066192);
 }
 
@@ -114,8 +117,10 @@ TEST(x86_end_magic)
 	end_magic = -7;
 	CHECK_INT(nccl_code__end_magic(X86, CODE("\x80\x02\x80\x02\x80\x02\x80\x02"), &end_magic),
 		  -ENOENT);
-	CHECK_INT(nccl_code__end_magic(X86, CODE("\x48\xba\x80\x02\x80\x02\x80\x02\x80\x02\x48\x39"
-						 "\x87\xf0\x41\x12\x00"), &end_magic),
+	CHECK_INT(nccl_code__end_magic(X86,
+				       CODE("\x48\xba\x80\x02\x80\x02\x80\x02\x80\x02\x48\x39"
+					    "\x87\xf0\x41\x12\x00"),
+				       &end_magic),
 		  -ENOENT);
 	CHECK_INT(end_magic, -7);
 }
@@ -165,16 +170,17 @@ TEST(arm64_rank_by_three_getters)
 {
 	int32_t rank = -7;
 
-	CHECK_INT(nccl_code__rank(ARM, WORDS(arm_rank), WORDS(arm_count), WORDS(arm_device), &rank), 0);
+	CHECK_INT(nccl_code__rank(ARM, WORDS(arm_rank), WORDS(arm_count), WORDS(arm_device), &rank),
+		  0);
 	CHECK_INT(rank, 1181416);
 	CHECK_INT(nccl_code__rank(ARM, WORDS(arm_rank), WORDS(arm_rank), WORDS(arm_device), &rank),
 		  -ENOENT);
 }
 
 /* CommCheck() of 2.32.3 */
-static const uint32_t arm_comm_check[] = {0xd2805001, 0xf9400002, 0xf2a05001, 0xf2c05001, 0xf2e05001,
-					  0xeb01005f, 0x54000121, 0x91448001, 0x52800000, 0xf960fc21,
-					  0xeb02003f, 0x54000081};
+static const uint32_t arm_comm_check[] = {0xd2805001, 0xf9400002, 0xf2a05001, 0xf2c05001,
+					  0xf2e05001, 0xeb01005f, 0x54000121, 0x91448001,
+					  0x52800000, 0xf960fc21, 0xeb02003f, 0x54000081};
 
 TEST(arm64_end_magic)
 {

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A tracer that only holds a picture: the sinks' tests put into it what they want to be shown.
+ * Included after the code under test; comm.c is real.
+ */
+#ifndef NCCL_BPFTRACE_TESTS_UNIT_STUB_TRACER_H
+#define NCCL_BPFTRACE_TESTS_UNIT_STUB_TRACER_H
+
+#include "../../src/tracer.h"
+
+#define STUB_MAX 16
+
+struct tracer {
+	struct comms *comms;
+	struct process processes[STUB_MAX];
+	unsigned int n_processes;
+	struct gpu gpus[STUB_MAX]; /* by bus id */
+	struct library library;
+	struct tracer_census census;
+	uint64_t lost[TRACER_LOST_MAX], received;
+};
+
+struct comms *tracer__comms(struct tracer *tracer)
+{
+	return tracer->comms;
+}
+
+struct processes *tracer__processes(struct tracer *tracer)
+{
+	return (struct processes *)tracer;
+}
+
+struct probe *tracer__probe(struct tracer *tracer)
+{
+	return (struct probe *)tracer;
+}
+
+uint64_t probe__received(const struct probe *probe)
+{
+	return ((const struct tracer *)probe)->received;
+}
+
+struct process *processes__first(struct processes *processes)
+{
+	struct tracer *tracer = (struct tracer *)processes;
+
+	return tracer->n_processes ? tracer->processes : NULL;
+}
+
+struct process *processes__find(struct processes *processes, uint32_t tgid)
+{
+	struct tracer *tracer = (struct tracer *)processes;
+
+	for (unsigned int i = 0; i < tracer->n_processes; i++)
+		if (tracer->processes[i].tgid == tgid)
+			return &tracer->processes[i];
+	return NULL;
+}
+
+struct library *process__nccl(const struct process *process)
+{
+	return process->n_mappings ? process->mappings[0].library : NULL;
+}
+
+const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
+{
+	return comm->bus_id >= 0 && comm->bus_id < STUB_MAX ? &tracer->gpus[comm->bus_id] : NULL;
+}
+
+struct tracer_census tracer__census(struct tracer *tracer)
+{
+	return tracer->census;
+}
+
+uint64_t tracer__lost(struct tracer *tracer, int reason)
+{
+	return tracer->lost[reason];
+}
+
+const char *tracer__lost_name(int reason)
+{
+	static const char *const names[TRACER_LOST_MAX] = {"ring_full", "counter_full",
+							   "bad_cookie", "bad_record"};
+
+	return names[reason];
+}
+
+static inline struct tracer *stub_new(void)
+{
+	struct tracer *tracer = calloc(1, sizeof(*tracer));
+
+	comms__new(&tracer->comms);
+	tracer->library.state = LIBRARY_TRACED;
+	tracer->library.image.version = 22809;
+	strcpy(tracer->library.name, "libnccl.so.2");
+	for (int i = 0; i < STUB_MAX; i++) {
+		tracer->gpus[i].index = i;
+		snprintf(tracer->gpus[i].uuid, sizeof(tracer->gpus[i].uuid), "GPU-%04d", i);
+	}
+	return tracer;
+}
+
+static inline void stub_free(struct tracer *tracer)
+{
+	comms__free(tracer->comms);
+	free(tracer);
+}
+
+static inline struct process *stub_process(struct tracer *tracer, uint32_t tgid,
+					   const char *command)
+{
+	struct process *process = &tracer->processes[tracer->n_processes];
+
+	process->tgid = tgid;
+	process->n_mappings = 1;
+	process->mappings[0].library = &tracer->library;
+	process->has_info = true;
+	strncpy(process->info.command, command, sizeof(process->info.command) - 1);
+	if (tracer->n_processes++)
+		process[-1].hh.next = process;
+	return process;
+}
+
+/* Calls counted on a communicator; function is also what makes it, when it is new. */
+static inline struct comm *stub_calls(struct tracer *tracer, uint32_t tgid, uint64_t hash,
+				      int32_t rank, uint16_t function, uint64_t calls)
+{
+	const struct nb_key key = {
+		.comm = 0x1000 + (hash & 0xffff),
+		.comm_hash = hash,
+		.tgid = tgid,
+		.rank = rank,
+		.function = function,
+		.n_ranks = 8,
+	};
+	const struct nb_counter counter = {
+		.calls = calls,
+		.type_bytes = calls * 1000,
+		.first_ns = 1000000000,
+		.last_ns = 5000000000,
+		.sequence = 40,
+		.pending = 2,
+		.last_count = 250,
+		.last_datatype = 7,
+		.last_redop = 0,
+		.last_root = -1,
+	};
+
+	return comms__count(tracer->comms, &key, &counter);
+}
+
+#endif
