@@ -24,6 +24,7 @@ struct creation {
 struct owner {
 	uint32_t tgid;
 	unsigned int next_unknown, next_creation;
+	uint64_t complete_ns; /* every communicator made before it is known; 0: maybe not */
 	struct creation creations[MAX_CREATIONS];
 	UT_hash_handle hh;
 };
@@ -154,7 +155,8 @@ static void comms__supersede(struct comms *comms, const struct comm *by, uint64_
 			comm->dead_ns = now_ns;
 }
 
-static struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks)
+static struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
+			       uint64_t now_ns)
 {
 	struct comm *comm = calloc(1, sizeof(*comm));
 
@@ -163,6 +165,7 @@ static struct comm *comms__add(struct comms *comms, const struct comm_key *key, 
 	comm->key = *key;
 	comm->rank = key->rank;
 	comm->n_ranks = n_ranks;
+	comm->known_ns = now_ns;
 	comm->node = -1;
 	comm->bus_id = -1;
 	comm->identity = key->rank >= 0 ? COMM_RECOVERED : COMM_UNKNOWN;
@@ -209,30 +212,38 @@ void comms__record(struct comms *comms, const struct nb_record *record)
 
 static bool creation__fits(const struct creation *c, const struct comm *comm)
 {
-	if (!c->time_ns || c->claimed)
-		return false;
-	if (comm->first_ns && comm->first_ns < c->time_ns)
-		return false;
-	return (!c->n_ranks || c->n_ranks == comm->n_ranks) &&
+	return c->time_ns && !c->claimed && c->time_ns <= comm->known_ns &&
+	       (!c->n_ranks || c->n_ranks == comm->n_ranks) &&
 	       (c->rank < 0 || c->rank == comm->key.rank);
 }
 
-/* Was this communicator's creation seen? Then it was observed, not recovered. */
+/*
+ * Was this communicator's creation seen? Told by its arguments only when it cannot be an older one
+ * that was not known yet; otherwise comms__made() tells by the address.
+ */
 static void comms__claim_creation(struct comms *comms, struct comm *comm)
 {
 	struct owner *owner = comms__find_owner(comms, comm->key.tgid);
 
-	if (!owner || comm->key.rank < 0 || comm->identity == COMM_OBSERVED)
+	if (!owner || !owner->complete_ns || comm->key.rank < 0 || comm->identity == COMM_OBSERVED)
 		return;
 	for (int i = 0; i < MAX_CREATIONS; i++) {
 		struct creation *c = &owner->creations[i];
 
-		if (!creation__fits(c, comm))
+		if (!creation__fits(c, comm) || c->time_ns < owner->complete_ns)
 			continue;
 		comm->identity = COMM_OBSERVED;
 		c->claimed = c->meaning != NCCL_MEANS_CREATES_MANY;
 		return;
 	}
+}
+
+void comms__complete(struct comms *comms, uint32_t tgid, uint64_t since_ns)
+{
+	struct owner *owner = comms__owner(comms, tgid);
+
+	if (owner && !owner->complete_ns)
+		owner->complete_ns = since_ns;
 }
 
 void comms__begin(struct comms *comms)
@@ -281,7 +292,7 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 
 	if (key->function >= NCCL_FN_PROBED || nccl_functions[key->function].operation >= NCCL_OP_MAX)
 		return comm;
-	comm = comm ?: comms__add(comms, &comm_key, key->n_ranks);
+	comm = comm ?: comms__add(comms, &comm_key, key->n_ranks, c->first_ns);
 	if (!comm)
 		return NULL;
 	comm__date(comm, c);
@@ -329,7 +340,7 @@ static void comm__take_sequences(struct comm *comm, const struct nccl_identity *
 }
 
 void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool listed,
-		  const struct nccl_identity *id)
+		  uint64_t now_ns, const struct nccl_identity *id)
 {
 	const struct comm_key key = {
 		.address = address,
@@ -340,7 +351,7 @@ void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool lis
 	struct comm *comm = comms__find(comms, &key);
 
 	if (!comm)
-		comm = comms__add(comms, &key, id->n_ranks);
+		comm = comms__add(comms, &key, id->n_ranks, now_ns);
 	if (!comm)
 		return;
 	comm->listed |= listed;

@@ -47,6 +47,7 @@ struct comm {
 	int32_t n_ranks;       /* 0: not known */
 	int32_t node, n_nodes; /* -1, 0: not known */
 	int64_t bus_id;	      /* -1: not known */
+	uint64_t known_ns;	    /* since when we know of it */
 	uint64_t first_ns, last_ns; /* of calls; 0: none seen */
 	uint64_t dead_ns;     /* when its end was seen; 0: alive as far as known */
 	bool learnt;	      /* its struct was read */
@@ -75,9 +76,12 @@ void comms__begin(struct comms *comms);
 struct comm *comms__count(struct comms *comms, const struct nb_key *key,
 			  const struct nb_counter *counter);
 
-/* An identity read from the process at that address. */
+/* An identity read from the process at that address, then. */
 void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool listed,
-		  const struct nccl_identity *identity);
+		  uint64_t now_ns, const struct nccl_identity *identity);
+
+/* All communicators that the process had at that time are known: others are made after it. */
+void comms__complete(struct comms *comms, uint32_t tgid, uint64_t since_ns);
 
 /*
  * The variable that a creation was to fill holds this address. Gives rank and size by the call's

@@ -51,7 +51,7 @@ void x86__loads(struct nccl_code code, struct loads *loads)
 static int64_t x86__compared_offset(const uint8_t *p, const uint8_t *end)
 {
 	/* movabs is REX.W b8+r imm64; the number's fourth bit is REX.B there and REX.R in cmp */
-	unsigned int rex = p[-10], reg = (p[-9] & 7) | (rex & 1) << 3;
+	int rex = p[-10], reg = (p[-9] & 7) | (rex & 1) << 3;
 
 	if ((rex & 0xfe) != 0x48 || (p[-9] & 0xf8) != 0xb8)
 		return -1;

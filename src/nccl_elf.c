@@ -18,6 +18,9 @@
 /* NCCL's objects are linked side by side: text this far around one function holds all of them. */
 #define TEXT_REACH (16UL << 20)
 
+/* Strings that begin like NCCL's version; a real library has one to nine. */
+#define MAX_VERSION_STRINGS 64
+
 /* Since 2.24: the list of communicators that NCCL's RAS thread keeps. */
 #define SINCE_COMMS 22403
 
@@ -108,23 +111,15 @@ static int scan__visit(void *ctx, const char *name, const Elf64_Sym *symbol)
 	return 0;
 }
 
-/* Whether .dynsym has the API: 1 yes, 0 no or unreadable, -EOPNOTSUPP imported from elsewhere. */
-static int dynsym__has_api(const struct elf_file *file)
+/* Whether a walk over .dynsym is worth it: by its hash table a few reads tell. */
+static bool dynsym__has_api(const struct elf_file *file)
 {
-	static const char *const names[] = {"ncclAllReduce", "pncclAllReduce"};
-	const Elf64_Shdr *table = elf_file__section_of_type(file, SHT_DYNSYM), *strings;
 	Elf64_Sym symbol;
-	uint64_t at;
+	int err = elf_file__dynamic_symbol(file, "ncclAllReduce", &symbol);
 
-	for (size_t i = 0; table && i < ARRAY_SIZE(names); i++) {
-		int err = elf_file__dynamic_symbol(file, names[i], &symbol);
-
-		if (!err)
-			return symbol.st_shndx == SHN_UNDEF ? -EOPNOTSUPP : 1;
-		if (err == -EOPNOTSUPP && (strings = elf_file__strings_of(file, table)))
-			return !elf_file__find(file, strings, names[0], strlen(names[0]) + 1, &at);
-	}
-	return 0;
+	if (err == -ENOENT)
+		err = elf_file__dynamic_symbol(file, "pncclAllReduce", &symbol);
+	return !err || err == -EOPNOTSUPP;
 }
 
 /* Fills the candidates from one symbol table; 1 when ncclAllReduce is among them. */
@@ -158,11 +153,14 @@ static int rodata__version(const struct elf_file *file, int32_t *ret_version)
 
 	if (!section)
 		return -ENOENT;
-	for (rest = *section; !elf_file__find(file, &rest, prefix, strlen(prefix), &at);) {
+	rest = *section;
+	for (int i = 0; i < MAX_VERSION_STRINGS; i++) {
 		int32_t major, minor, patch;
 		char text[33] = "";
 		char end;
 
+		if (elf_file__find(file, &rest, prefix, strlen(prefix), &at))
+			break;
 		rest.sh_size -= at + 1 - rest.sh_offset;
 		rest.sh_offset = at + 1;
 		if (!elf_file__read(file, at + strlen(prefix), text, sizeof(text) - 1) &&
@@ -341,12 +339,8 @@ static void scan__judge(struct scan *scan)
 /* Exported, or linked in under its names, or without them. */
 static int scan__run(struct scan *scan)
 {
-	int err = dynsym__has_api(scan->file);
+	int err = dynsym__has_api(scan->file) ? scan__walk(scan, SHT_DYNSYM) : 0;
 
-	if (err == -EOPNOTSUPP)
-		return 0; /* uses another file's */
-	if (err == 1)
-		err = scan__walk(scan, SHT_DYNSYM);
 	if (err == 0) {
 		err = scan__walk(scan, SHT_SYMTAB);
 		scan->image->from_symtab = err == 1;
@@ -386,21 +380,18 @@ int nccl_elf__read(int fd, struct nccl_image *ret)
 	return nccl_elf__read_with(&(struct nccl_elf_options){.arch = NCCL_ARCH_HOST}, fd, ret);
 }
 
+static const char *const reasons[] = {
+	[NCCL_IMAGE_NOT_NCCL] = "holds no NCCL",
+	[NCCL_IMAGE_OK] = "NCCL",
+	[NCCL_IMAGE_NO_SYMBOLS] = "holds NCCL, but its symbols were stripped",
+	[NCCL_IMAGE_WRONG_ARCH] = "holds NCCL for another processor architecture",
+	[NCCL_IMAGE_IFUNC] = "holds NCCL as indirect functions, which cannot be probed",
+	[NCCL_IMAGE_DAMAGED] = "holds NCCL, but its ELF headers are damaged or truncated",
+};
+
 const char *nccl_image__reason(const struct nccl_image *image)
 {
-	switch (image->status) {
-	case NCCL_IMAGE_NOT_NCCL:
-		return "holds no NCCL";
-	case NCCL_IMAGE_OK:
-		return image->from_symtab ? "NCCL, linked in" : "NCCL";
-	case NCCL_IMAGE_NO_SYMBOLS:
-		return "holds NCCL, but its symbols were stripped";
-	case NCCL_IMAGE_WRONG_ARCH:
-		return "holds NCCL for another processor architecture";
-	case NCCL_IMAGE_IFUNC:
-		return "holds NCCL as indirect functions, which cannot be probed";
-	case NCCL_IMAGE_DAMAGED:
-		return "holds NCCL, but its ELF headers are damaged or truncated";
-	}
-	return "unknown";
+	if (image->status < 0 || (size_t)image->status >= ARRAY_SIZE(reasons))
+		return "unknown";
+	return reasons[image->status];
 }

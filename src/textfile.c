@@ -87,7 +87,7 @@ uint64_t textfile__failed_writes(const struct textfile *tf)
 
 int textfile__remove(struct textfile *tf)
 {
-	return prom__unlink(tf->dirfd, PROM_FILE_NAME);
+	return tf->dirfd < 0 ? 0 : prom__unlink(tf->dirfd, PROM_FILE_NAME);
 }
 
 static int collect_comms(struct textfile_source *src, struct tracer *tracer)

@@ -168,7 +168,11 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 	if (!process)
 		return;
 	library->unused_since_ns = 0;
-	if (process__map(process, library, mapping) && process->has_info)
+	if (!process__map(process, library, mapping))
+		return;
+	if (library->state == LIBRARY_TRACED && !tracer->rescanning)
+		comms__complete(tracer->comms, process->tgid, process->seen_ns);
+	if (process->has_info)
 		tracer__scan_later(process, 0, 1);
 }
 
@@ -219,7 +223,9 @@ void tracer__rescan_if_due(struct tracer *tracer)
 		return;
 	tracer->rescan = false;
 	tracer->cgroup_pid = 0;
+	tracer->rescanning = true;
 	discover__scan(tracer->discover, 0);
+	tracer->rescanning = false;
 }
 
 void tracer__check_settled(struct tracer *tracer)

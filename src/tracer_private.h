@@ -20,7 +20,8 @@ struct tracer {
 	struct gpu_table *gpus;
 	struct loop_source *ring, *tick;
 	bool tick_runs, started, settled;
-	bool rescan; /* a file turned out to be NCCL: who maps it? */
+	bool rescan;	 /* a file turned out to be NCCL: who maps it? */
+	bool rescanning; /* its processes were there before the probes */
 	loop_fn *on_settled;
 	void *settled_ctx;
 	uint32_t cgroup_pid; /* the last process asked about, and the answer */

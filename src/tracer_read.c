@@ -16,6 +16,8 @@
 struct question {
 	struct tracer *tracer;
 	uint32_t tgid;
+	uint64_t asked_ns;
+	bool has_list;	 /* NCCL's own list is read: afterwards all communicators are known */
 	bool unfinished; /* a communicator was still being made */
 };
 
@@ -24,7 +26,7 @@ static struct question *question__new(struct tracer *tracer, uint32_t tgid)
 	struct question *q = calloc(1, sizeof(*q));
 
 	if (q)
-		*q = (struct question){.tracer = tracer, .tgid = tgid};
+		*q = (struct question){.tracer = tracer, .tgid = tgid, .asked_ns = now_ns()};
 	return q;
 }
 
@@ -106,7 +108,7 @@ static void take_entry(struct question *q, const struct commscan_entry *e)
 	if (e->err == -EAGAIN)
 		q->unfinished = true;
 	if (!e->err)
-		comms__learn(comms, q->tgid, e->address, e->listed, &e->identity);
+		comms__learn(comms, q->tgid, e->address, e->listed, now_ns(), &e->identity);
 	if (e->pointer && e->err != -EAGAIN)
 		comms__made(comms, q->tgid, e->pointer, e->address);
 }
@@ -147,6 +149,8 @@ static void on_scan_done(void *ctx, int status)
 	struct tracer *tracer = q->tracer;
 	struct process *process = processes__find(tracer->processes, q->tgid);
 
+	if (!status && q->has_list)
+		comms__complete(tracer->comms, q->tgid, q->asked_ns);
 	if (process) {
 		process->scan_running = false;
 		process->scanned = true;
@@ -202,6 +206,7 @@ static void tracer__scan(struct tracer *tracer, struct process *process)
 		return;
 	}
 	fill_request(tracer, process, mapping, &request);
+	q->has_list = request.list && request.layout.source != NCCL_LAYOUT_NONE;
 	process->scan_running = true;
 	if (helper__run(tracer->helpers, &job)) {
 		process->scan_running = false;
