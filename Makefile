@@ -28,7 +28,7 @@ OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
 BPF_HEADERS := include/nccl_bpftrace_record.h
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
-.PHONY: all setup demo test test-unit test-nccl-versions bench format check-format install clean
+.PHONY: all setup demo test test-unit test-nccl-versions bench format install clean
 all: $(BUILD)/nccl-bpftrace sim
 
 # Everything below needs packages; setup does nothing when they are there.
@@ -65,8 +65,9 @@ demo: all
 format:
 	clang-format -i src/*.[ch] bpf/*.c include/*.h tests/*/*.[ch]
 
-check-format:
-	clang-format --dry-run --Werror src/*.[ch] bpf/*.c include/*.h
+# Every release of the real library that PyPI has, against tables and machine code (no root).
+test-nccl-versions: | setup
+	@scripts/nccl-versions.py $(ARGS)
 
 install: all
 	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace

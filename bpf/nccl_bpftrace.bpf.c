@@ -13,15 +13,15 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NCCL_MAGIC 0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
-#define VM_EXEC    0x4UL
+#define VM_EXEC	   0x4UL
 
 /* Filled by user space before load from its API table and options. */
 const volatile struct nb_slots slots[NB_MAX_FUNCTIONS];
 const volatile __u8 datatype_size[NB_MAX_DATATYPES];
 const volatile __u32 n_functions;
 const volatile __u32 page_shift = 12;
-const volatile __u64 wake_bytes;      /* wake the agent once so much waits in the ring */
-const volatile bool only_listed;      /* only processes in the map `processes` */
+const volatile __u64 wake_bytes; /* wake the agent once so much waits in the ring */
+const volatile bool only_listed; /* only processes in the map `processes` */
 const volatile bool with_checksum;
 const volatile bool with_records = true;
 
@@ -88,7 +88,8 @@ static __always_inline __u64 arguments__get(const struct arguments *a, __u8 slot
 	if (slot < N_REGS)
 		return a->reg[slot & (N_REGS - 1)];
 	if (slot != NB_SLOT_NONE)
-		bpf_probe_read_user(&value, sizeof(value), (void *)(a->stack + 8 * (slot - NB_SLOT_STACK)));
+		bpf_probe_read_user(&value, sizeof(value),
+				    (void *)(a->stack + 8 * (slot - NB_SLOT_STACK)));
 	return value;
 }
 
@@ -246,7 +247,7 @@ static __always_inline void record__load(struct nb_record *r, const struct argum
 static __always_inline bool record__send(struct nb_record *r)
 {
 	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
-	bool wake = r->kind == NB_KIND_LIFECYCLE || waiting >= wake_bytes;
+	bool wake = waiting >= wake_bytes; /* the agent looks by itself ten times a second */
 
 	if (with_checksum)
 		r->checksum = nb_record_checksum(r);

@@ -11,12 +11,12 @@
 #include <linux/types.h>
 #endif
 
-#define NB_MAX_FUNCTIONS   48  /* rows of the API table that can be probed */
-#define NB_MAX_LIBRARIES   256 /* files traced at one time */
-#define NB_MAX_DATATYPES   16
-#define NB_MAX_SEQUENCES   8
-#define NB_MAX_COUNTERS    65536
-#define NB_MAX_PROCESSES   8192
+#define NB_MAX_FUNCTIONS    48	/* rows of the API table that can be probed */
+#define NB_MAX_LIBRARIES    256 /* files traced at one time */
+#define NB_MAX_DATATYPES    16
+#define NB_MAX_SEQUENCES    8
+#define NB_MAX_COUNTERS	    65536
+#define NB_MAX_PROCESSES    8192
 #define NB_KEYS_PER_PROCESS 8192 /* keys of one process; the rest falls into its overflow key */
 
 #define NB_SLOT_NONE  0xff /* same values as NCCL_SLOT_* in src/nccl_api.h (asserted there) */
@@ -33,7 +33,7 @@ struct nb_slots {
 	__u8 root; /* or peer */
 	__u8 stream, newcomm, nranks, rank;
 	__u8 lifecycle; /* 1: emits NB_LIFECYCLE and is not counted */
-	__s8 sequence;  /* index in ncclComm.seqNumber[], -1: none */
+	__s8 sequence;	/* index in ncclComm.seqNumber[], -1: none */
 	__u8 pad;
 };
 
@@ -41,7 +41,7 @@ _Static_assert(sizeof(struct nb_slots) == 12, "nb_slots");
 
 /* Offsets in struct ncclComm for one library, -1 where it has none or none is known. */
 struct nb_library {
-	__s32 rank;   /* n_ranks lies 4 bytes behind it in every release */
+	__s32 rank; /* n_ranks lies 4 bytes behind it in every release */
 	__s32 comm_hash;
 	__s32 start_magic;
 	__s32 seq_number;
@@ -56,7 +56,7 @@ _Static_assert(sizeof(struct nb_library) == 24, "nb_library");
  * memory: an address used again for another communicator is another key.
  */
 struct nb_key {
-	__u64 comm;      /* address; NB_COMM_OVERFLOW: keys that found no place */
+	__u64 comm;	 /* address; NB_COMM_OVERFLOW: keys that found no place */
 	__u64 comm_hash; /* 0: not known */
 	__u32 tgid;
 	__s32 rank; /* -1: not known */
@@ -73,11 +73,11 @@ struct nb_counter {
 	__u64 calls;
 	__u64 type_bytes;    /* sum of count x size of type, saturated per call, not overflowing */
 	__u64 unknown_types; /* calls whose datatype has no known size; they add no bytes */
-	__u64 lost;          /* calls whose record found no place in the ring */
-	__u64 first_ns;      /* CLOCK_MONOTONIC */
+	__u64 lost;	     /* calls whose record found no place in the ring */
+	__u64 first_ns;	     /* CLOCK_MONOTONIC */
 	__u64 last_ns;
 	__u64 sequence; /* NCCL's number at the last call's entry, NB_NO_SEQUENCE: not known */
-	__u64 pending;  /* calls since that number last changed, the last one included */
+	__u64 pending;	/* calls since that number last changed, the last one included */
 	__u64 last_count;
 	__u32 last_datatype;
 	__u32 last_redop;
@@ -112,7 +112,7 @@ struct nb_record {
 	__u64 sequence; /* at entry; NB_NO_SEQUENCE */
 	__u32 datatype;
 	__u32 redop;
-	__s32 root; /* or peer; -1: none */
+	__s32 root;	/* or peer; -1: none */
 	__u32 checksum; /* nb_record_checksum() when the agent was asked to verify, else 0 */
 };
 
@@ -128,10 +128,10 @@ enum nb_lost {
 /* One executable file mapping, from the task_vma iterator. */
 struct nb_mapping {
 	__u32 tgid;
-	__u32 dev;   /* of the real inode's superblock, as the kernel codes it: major << 20 | minor */
-	__u64 ino;   /* of the real inode, below any overlay */
-	__u64 inode; /* its address: tells btrfs snapshots apart; never leaves the agent */
-	__u64 start, end; /* addresses */
+	__u32 dev; /* of the real inode's superblock, as the kernel codes it: major << 20 | minor */
+	__u64 ino; /* of the real inode, below any overlay */
+	__u64 inode;	   /* its address: tells btrfs snapshots apart; never leaves the agent */
+	__u64 start, end;  /* addresses */
 	__u64 file_offset; /* of start, bytes */
 	__u32 generation;
 	__u32 fs_magic;

@@ -66,8 +66,8 @@ static int link_perf(int program_fd, int pmu, const char *path, uint64_t offset,
 		.config2 = offset,
 	};
 	DECLARE_LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = cookie);
-	_cleanup_close_ int event = syscall(__NR_perf_event_open, &attr, -1, 0, -1,
-					    PERF_FLAG_FD_CLOEXEC);
+	_cleanup_close_ int event =
+		syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 
 	if (event < 0)
 		return -errno;

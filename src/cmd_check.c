@@ -28,7 +28,8 @@ struct check {
 };
 
 static void __attribute__((format(printf, 5, 6)))
-check__item(struct check *check, const char *name, bool ok, const char *mend, const char *format, ...)
+check__item(struct check *check, const char *name, bool ok, const char *mend, const char *format,
+	    ...)
 {
 	struct item *item;
 	va_list args;
@@ -67,8 +68,8 @@ static void check__privilege(struct check *check)
 		bool ok = has_capability(caps, needed[i]) || (admin && needed[i] != CAP_SYS_PTRACE);
 
 		if (!ok)
-			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %s",
-				 names[i]);
+			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing),
+				 " %s", names[i]);
 	}
 	cap_free(caps);
 	check__item(check, "privilege", !missing[0], "run it with sudo, or grant what is missing",
@@ -119,13 +120,14 @@ static void check__library(struct check *check, const struct library *library)
 	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
 		n += image->entry[i] != 0;
 	if (image->n_unknown)
-		snprintf(unknown, sizeof(unknown), "; %u exported functions unknown to this release",
-			 image->n_unknown);
+		snprintf(unknown, sizeof(unknown),
+			 "; %u exported functions unknown to this release", image->n_unknown);
 	check__item(check, "library", true, "",
 		    "%s: NCCL %s, %u functions to probe, identity %s, list of communicators %s%s",
 		    path, nccl_version__format(image->version, version), n,
-		    image->layout.source == NCCL_LAYOUT_TABLE  ? "by table" :
-		    image->layout.source == NCCL_LAYOUT_CODE ? "by machine code" : "not known",
+		    image->layout.source == NCCL_LAYOUT_TABLE  ? "by table"
+		    : image->layout.source == NCCL_LAYOUT_CODE ? "by machine code"
+							       : "not known",
 		    image->comms_vaddr ? "found" : "not found", unknown);
 }
 
@@ -163,8 +165,9 @@ static void check__tracing(struct check *check)
 		    err ? strerror(-err) : "");
 	if (!err) {
 		check__item(check, "attaching", true, "", "%s",
-			    probe__uses_multi(tracer__probe(tracer)) ?
-			    "uprobe_multi links" : "perf event links (Linux 6.6 detaches faster)");
+			    probe__uses_multi(tracer__probe(tracer))
+				    ? "uprobe_multi links"
+				    : "perf event links (Linux 6.6 detaches faster)");
 		err = tracer__start(tracer, on_settled, loop);
 		check__item(check, "notice of new processes", !err,
 			    "CAP_PERFMON, or kernel.perf_event_paranoid below 3, is needed", "%s",

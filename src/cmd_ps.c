@@ -44,11 +44,12 @@ static bool is_shown(const struct process *process)
 
 static json_t *json_of_comm(const struct comm *comm)
 {
-	json_t *object = json_pack("{s:s, s:s, s:i, s:s}", "comm", comm->label, "comm_name",
-				   comm->name, "nranks", comm->n_ranks, "identity",
-				   identity_name(comm));
+	json_t *object =
+		json_pack("{s:s, s:s, s:i, s:s}", "comm", comm->label, "comm_name", comm->name,
+			  "nranks", comm->n_ranks, "identity", identity_name(comm));
 
-	json_object_set_new(object, "rank", comm->rank < 0 ? json_null() : json_integer(comm->rank));
+	json_object_set_new(object, "rank",
+			    comm->rank < 0 ? json_null() : json_integer(comm->rank));
 	json_object_set_new(object, "n_nodes",
 			    comm->n_nodes ? json_integer(comm->n_nodes) : json_null());
 	return object;
@@ -59,9 +60,7 @@ static void json_add_uuid(json_t *gpus, const char *uuid)
 	size_t i;
 	json_t *known;
 
-	json_array_foreach(gpus, i, known)
-		if (!strcmp(json_string_value(known), uuid))
-			return;
+	json_array_foreach(gpus, i, known) if (!strcmp(json_string_value(known), uuid)) return;
 	json_array_append_new(gpus, json_string(uuid));
 }
 
@@ -83,10 +82,11 @@ static json_t *json_of_process(struct tracer *tracer, const struct process *proc
 	}
 	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:s?}", "pid", process->tgid,
 			 "command", sanitize__text(process->info.command, command, sizeof(command)),
-			 "library", sanitize__text(library->path[0] ? library->path : library->name,
-						   path, sizeof(path)),
-			 "nccl_version", nccl_version__format(library->image.version, version), "gpus",
-			 gpus, "job_id", process->info.job.job_id, "plugin", "absent",
+			 "library",
+			 sanitize__text(library->path[0] ? library->path : library->name, path,
+					sizeof(path)),
+			 "nccl_version", nccl_version__format(library->image.version, version),
+			 "gpus", gpus, "job_id", process->info.job.job_id, "plugin", "absent",
 			 "communicators", comms, "not_known", unknown);
 }
 

@@ -15,9 +15,9 @@ struct run {
 	const struct options *options;
 	struct loop *loop;
 	struct tracer *tracer;
-	const char *dir;	   /* of the textfile, NULL: none */
+	const char *dir; /* of the textfile, NULL: none */
 	struct textfile *textfile;
-	struct screen *screen;	   /* one of the two */
+	struct screen *screen; /* one of the two */
 	struct logline *logline;
 	struct loop_source *interval, *redraw, *end;
 	int last_write_err;
@@ -35,8 +35,10 @@ static void run__write_textfile(struct run *run)
 		return;
 	run->last_write_err = err;
 	if (err)
-		fprintf(stderr, "nccl-bpftrace: cannot write the textfile: %s; trying again every "
-				"interval\n", strerror(-err));
+		fprintf(stderr,
+			"nccl-bpftrace: cannot write the textfile: %s; trying again every "
+			"interval\n",
+			strerror(-err));
 	else
 		fprintf(stderr, "nccl-bpftrace: the textfile is written again\n");
 }
@@ -92,8 +94,10 @@ static int run__open_textfile(struct run *run)
 	err = textfile__new(&run->textfile, run->dir, run->options->max_series,
 			    run->options->cluster);
 	if (err)
-		fprintf(stderr, "nccl-bpftrace: --textfile-dir %s: %s: give an existing directory "
-				"that root can write to\n", run->dir, strerror(-err));
+		fprintf(stderr,
+			"nccl-bpftrace: --textfile-dir %s: %s: give an existing directory "
+			"that root can write to\n",
+			run->dir, strerror(-err));
 	else if (textfile__warning(run->textfile))
 		fprintf(stderr, "nccl-bpftrace: --textfile-dir %s: %s\n", run->dir,
 			textfile__warning(run->textfile));

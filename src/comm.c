@@ -9,8 +9,8 @@
 
 #include "util.h"
 
-#define MAX_CREATIONS 32    /* unmatched ones remembered per process; the oldest is overwritten */
-#define MAX_OWNERS    8192  /* processes remembered */
+#define MAX_CREATIONS 32   /* unmatched ones remembered per process; the oldest is overwritten */
+#define MAX_OWNERS    8192 /* processes remembered */
 
 /* A communicator being made, as the call's arguments tell. */
 struct creation {
@@ -128,7 +128,8 @@ static void comms__name(struct comms *comms, struct comm *comm)
 	name = comm->key.hash && !comm->is_double ? calloc(1, sizeof(*name)) : NULL;
 	if (!name) {
 		snprintf(comm->label, sizeof(comm->label), "unknown-%u-%u", comm->key.tgid,
-			 comm->key.address == NB_COMM_OVERFLOW || !owner ? 0 : ++owner->next_unknown);
+			 comm->key.address == NB_COMM_OVERFLOW || !owner ? 0
+									 : ++owner->next_unknown);
 		return;
 	}
 	name->hash = comm->key.hash;
@@ -290,7 +291,8 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 	struct comm_operation *op;
 	bool is_new = !comm;
 
-	if (key->function >= NCCL_FN_PROBED || nccl_functions[key->function].operation >= NCCL_OP_MAX)
+	if (key->function >= NCCL_FN_PROBED ||
+	    nccl_functions[key->function].operation >= NCCL_OP_MAX)
 		return comm;
 	comm = comm ?: comms__add(comms, &comm_key, key->n_ranks, c->first_ns);
 	if (!comm)
@@ -431,8 +433,8 @@ void comms__expire(struct comms *comms, uint64_t before_ns)
 	struct comm *comm, *next;
 
 	HASH_ITER(hh, comms->all, comm, next)
-		if (comm__expired(comm, before_ns))
-			comms__drop(comms, comm);
+	if (comm__expired(comm, before_ns))
+		comms__drop(comms, comm);
 }
 
 struct comm *comms__first(struct comms *comms)

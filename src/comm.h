@@ -43,19 +43,19 @@ struct comm_key {
 struct comm {
 	struct comm_key key;
 	enum comm_identity identity;
-	int32_t rank;	       /* -1: not known */
-	int32_t n_ranks;       /* 0: not known */
-	int32_t node, n_nodes; /* -1, 0: not known */
-	int64_t bus_id;	      /* -1: not known */
+	int32_t rank;		    /* -1: not known */
+	int32_t n_ranks;	    /* 0: not known */
+	int32_t node, n_nodes;	    /* -1, 0: not known */
+	int64_t bus_id;		    /* -1: not known */
 	uint64_t known_ns;	    /* since when we know of it */
 	uint64_t first_ns, last_ns; /* of calls; 0: none seen */
-	uint64_t dead_ns;     /* when its end was seen; 0: alive as far as known */
-	bool learnt;	      /* its struct was read */
-	bool scan_asked;      /* the tracer's note: it asked for that once */
-	bool listed;	      /* NCCL's own list had it */
-	bool is_double;	      /* another process holds the same rank of the same communicator */
-	char name[64];	      /* "" : none */
-	char label[32];	      /* value of the label `comm` */
+	uint64_t dead_ns;	    /* when its end was seen; 0: alive as far as known */
+	bool learnt;		    /* its struct was read */
+	bool scan_asked;	    /* the tracer's note: it asked for that once */
+	bool listed;		    /* NCCL's own list had it */
+	bool is_double; /* another process holds the same rank of the same communicator */
+	char name[64];	/* "" : none */
+	char label[32]; /* value of the label `comm` */
 	struct comm_operation operations[NCCL_OP_MAX];
 	UT_hash_handle hh;
 };

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include "commands.h"
@@ -10,11 +11,12 @@
 struct tracer_options command__tracer_options(const struct options *options)
 {
 	struct tracer_options t = {
-		.probe = {
-			.method = options->method,
-			.ring_bytes = options->ring_bytes,
-			.checksum = options->checksum,
-		},
+		.probe =
+			{
+				.method = options->method,
+				.ring_bytes = options->ring_bytes,
+				.checksum = options->checksum,
+			},
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
 		.linger_ns = options->interval_s * NSEC_PER_SEC,
@@ -22,6 +24,17 @@ struct tracer_options command__tracer_options(const struct options *options)
 
 	memcpy(t.pids, options->pids, sizeof(t.pids));
 	return t;
+}
+
+/* A descriptor per process and per link: shells give 1024, nodes run more. */
+void command__raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int command__cannot_trace(int err, const char *why)

@@ -15,6 +15,7 @@ int cmd_check(const struct options *options);
 /* What run and ps have in common: the tracer's options, and one line when it cannot start. */
 struct tracer_options command__tracer_options(const struct options *options);
 int command__cannot_trace(int err, const char *why);
+void command__raise_limits(void);
 
 /* Ends the loop on SIGINT, SIGTERM and SIGHUP. 0 or -errno. */
 int command__stop_on_signals(struct loop *loop);

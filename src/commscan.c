@@ -51,7 +51,7 @@ static void scan__look(struct scan *scan, uint64_t address, uint64_t pointer, bo
 	e->pointer = pointer;
 	e->listed = listed;
 	e->err = nccl_layout__identify(&scan->request->layout, read_memory, scan, address,
-					 &e->identity);
+				       &e->identity);
 	if (scan->reply.n == COMMSCAN_PER_MESSAGE)
 		scan__flush(scan);
 }

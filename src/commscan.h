@@ -15,8 +15,8 @@
 struct commscan_request {
 	uint32_t pid;
 	uint32_t n_addresses, n_pointers;
-	uint64_t list;	  /* run-time address of ncclComms, 0: unknown */
-	uint64_t n_list;  /* of nNcclComms */
+	uint64_t list;	 /* run-time address of ncclComms, 0: unknown */
+	uint64_t n_list; /* of nNcclComms */
 	struct nccl_layout layout;
 	uint64_t addresses[COMMSCAN_MAX_ADDRESSES]; /* communicators to look at besides */
 	uint64_t pointers[COMMSCAN_MAX_ADDRESSES];  /* ncclComm_t variables that hold one */

@@ -13,10 +13,10 @@
 
 #include "util.h"
 
-#define RING_PAGES     16
-#define QUIET_NS       (20 * NSEC_PER_MSEC) /* after a wake-up, before the next */
-#define MAX_SHOWN      65536		     /* files remembered; the oldest goes first */
-#define MAX_DUE	       1024		     /* notices to look into; past it, scan all */
+#define RING_PAGES 16
+#define QUIET_NS   (20 * NSEC_PER_MSEC) /* after a wake-up, before the next */
+#define MAX_SHOWN  65536		/* files remembered; the oldest goes first */
+#define MAX_DUE	   1024			/* notices to look into; past it, scan all */
 
 /* A file as a notice shows it: an overlay's number, not the inode below. */
 struct shown_key {
@@ -85,7 +85,8 @@ void discover__free(struct discover *d)
 	loop__remove(d->loop, d->readable);
 	loop__remove(d->loop, d->quiet_timer);
 	perf_buffer__free(d->notices);
-	HASH_ITER(hh, d->shown, s, next) {
+	HASH_ITER(hh, d->shown, s, next)
+	{
 		HASH_DEL(d->shown, s);
 		free(s);
 	}
@@ -293,8 +294,9 @@ int discover__watch(struct discover *d)
 	if (!d->notices)
 		return -errno;
 	err = loop__add_timer(d->loop, 0, 0, discover__on_quiet_over, d, &d->quiet_timer);
-	return err ?: loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices),
-				   discover__on_quiet_over, d, &d->readable);
+	return err
+		       ?: loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices),
+				       discover__on_quiet_over, d, &d->readable);
 }
 
 uint64_t discover__overflows(const struct discover *d)

@@ -37,12 +37,18 @@ struct zombie {
 	struct zombie *next;
 };
 
+struct helper_queue {
+	struct helper *first, **tail;
+	unsigned int n;
+};
+
 struct helpers {
 	struct loop *loop;
 	uint64_t deadline_ns;
-	struct helper *running, *queue, **queue_tail;
+	struct helper *running;
+	struct helper_queue queue, doubtful;
 	struct zombie *zombies;
-	unsigned int n_running, n_queued;
+	unsigned int n_running, n_doubtful;
 	char *buffer;
 };
 
@@ -59,7 +65,8 @@ int helpers__new(struct helpers **ret, struct loop *loop, uint64_t deadline_ns)
 	}
 	h->loop = loop;
 	h->deadline_ns = deadline_ns;
-	h->queue_tail = &h->queue;
+	h->queue.tail = &h->queue.first;
+	h->doubtful.tail = &h->doubtful.first;
 	*ret = h;
 	return 0;
 }
@@ -111,6 +118,32 @@ static void helper__free(struct helper *helper)
 	free(helper);
 }
 
+static struct helper *helper_queue__pop(struct helper_queue *queue)
+{
+	struct helper *helper = queue->first;
+
+	if (!helper)
+		return NULL;
+	queue->first = helper->next;
+	if (!queue->first)
+		queue->tail = &queue->first;
+	queue->n--;
+	return helper;
+}
+
+static void helper_queue__push(struct helper_queue *queue, struct helper *helper)
+{
+	if (helper->job.urgent) {
+		helper->next = queue->first;
+		queue->first = helper;
+	} else {
+		*queue->tail = helper;
+	}
+	if (!helper->next)
+		queue->tail = &helper->next;
+	queue->n++;
+}
+
 void helpers__free(struct helpers *h)
 {
 	struct helper *helper;
@@ -122,10 +155,8 @@ void helpers__free(struct helpers *h)
 		helper__kill(helper);
 		helper__free(helper);
 	}
-	while ((helper = h->queue)) {
-		h->queue = helper->next;
+	while ((helper = helper_queue__pop(&h->queue) ?: helper_queue__pop(&h->doubtful)))
 		helper__free(helper);
-	}
 	helpers__reap(h);
 	while (h->zombies) {
 		struct zombie *z = h->zombies;
@@ -200,6 +231,7 @@ static void helper__finish(struct helper *helper, int status)
 		;
 	*at = helper->next;
 	h->n_running--;
+	h->n_doubtful -= helper->job.doubtful;
 	helper->job.done(helper->job.ctx, status);
 	helper__free(helper);
 	helpers__reap(h);
@@ -293,22 +325,31 @@ static int helper__start(struct helper *helper)
 	helper->next = h->running;
 	h->running = helper;
 	h->n_running++;
+	h->n_doubtful += helper->job.doubtful;
 	err = loop__add_fd(h->loop, helper->fd, helper__on_readable, helper, &helper->readable);
-	return err ?: loop__add_timer(h->loop, h->deadline_ns, 0, helper__on_deadline, helper,
-				      &helper->deadline);
+	return err
+		       ?: loop__add_timer(h->loop, h->deadline_ns, 0, helper__on_deadline, helper,
+					  &helper->deadline);
+}
+
+static struct helper *helpers__next(struct helpers *h)
+{
+	struct helper *helper = NULL;
+
+	if (h->n_running >= MAX_RUNNING)
+		return NULL;
+	if (!h->n_doubtful)
+		helper = helper_queue__pop(&h->doubtful);
+	return helper ?: helper_queue__pop(&h->queue);
 }
 
 static void helpers__start_queued(struct helpers *h)
 {
-	while (h->queue && h->n_running < MAX_RUNNING) {
-		struct helper *helper = h->queue;
-		int err;
+	struct helper *helper;
 
-		h->queue = helper->next;
-		if (!h->queue)
-			h->queue_tail = &h->queue;
-		h->n_queued--;
-		err = helper__start(helper);
+	while ((helper = helpers__next(h))) {
+		int err = helper__start(helper);
+
 		if (!err)
 			continue;
 		if (helper->pid) {
@@ -319,19 +360,6 @@ static void helpers__start_queued(struct helpers *h)
 		helper->job.done(helper->job.ctx, err);
 		helper__free(helper);
 	}
-}
-
-static void helpers__enqueue(struct helpers *h, struct helper *helper)
-{
-	if (helper->job.urgent) {
-		helper->next = h->queue;
-		h->queue = helper;
-	} else {
-		*h->queue_tail = helper;
-	}
-	if (!helper->next)
-		h->queue_tail = &helper->next;
-	h->n_queued++;
 }
 
 int helper__run(struct helpers *h, const struct helper_job *job)
@@ -349,14 +377,15 @@ int helper__run(struct helpers *h, const struct helper_job *job)
 	helper->all = h;
 	helper->job = *job;
 	helper->status = -ECHILD; /* until the child's last word */
-	helpers__enqueue(h, helper);
+	helper->next = NULL;
+	helper_queue__push(job->doubtful ? &h->doubtful : &h->queue, helper);
 	helpers__start_queued(h);
 	return 0;
 }
 
 unsigned int helpers__pending(const struct helpers *h)
 {
-	return h->n_running + h->n_queued;
+	return h->n_running + h->queue.n + h->doubtful.n;
 }
 
 int helper__reply(int reply_fd, const void *data, size_t len, const int *fds, int n_fds)

@@ -29,12 +29,15 @@ typedef void helper_done_fn(void *ctx, int status);
 
 struct helper_job {
 	helper_work_fn *work;
-	void *arg; /* read by the child only, copied at fork: must live until helper__run() returns */
-	size_t arg_size; /* helper__run() keeps a copy of so many bytes */
+	void *arg; /* read by the child only, copied at fork: must live until helper__run() returns
+		    */
+	size_t arg_size;	    /* helper__run() keeps a copy of so many bytes */
 	helper_message_fn *message; /* may be NULL */
 	helper_done_fn *done;
 	void *ctx;
-	bool urgent;	 /* goes before the others in the queue */
+	bool urgent; /* goes before the others in the queue */
+	/* May well wait until its deadline: one such job at a time, so that others have room. */
+	bool doubtful;
 	int keep_fds[4]; /* fds the child may use, -1 pads; all others are closed there */
 };
 

@@ -73,7 +73,8 @@ static void libraries__forget_oldest(struct libraries *libraries)
 {
 	struct library *library, *next;
 
-	HASH_ITER(hh, libraries->all, library, next) {
+	HASH_ITER(hh, libraries->all, library, next)
+	{
 		if (library->state != LIBRARY_NOT_NCCL && library->state != LIBRARY_UNREADABLE)
 			continue;
 		libraries__remove(libraries, library);
@@ -133,12 +134,14 @@ void library__fail(struct libraries *libraries, struct library *library, int err
 	char reason[96];
 
 	if (err == -ETIMEDOUT)
-		snprintf(reason, sizeof(reason),
-			 "not readable: its file did not answer in time (a hung FUSE or network mount)");
+		snprintf(
+			reason, sizeof(reason),
+			"not readable: its file did not answer in time (a hung FUSE or network mount)");
 	else
 		snprintf(reason, sizeof(reason), "not readable: %s", strerror(-err));
 	library__reject(libraries, library,
-			library__called_like_nccl(library) ? LIBRARY_UNSUPPORTED : LIBRARY_UNREADABLE,
+			library__called_like_nccl(library) ? LIBRARY_UNSUPPORTED
+							   : LIBRARY_UNREADABLE,
 			reason);
 }
 

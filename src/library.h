@@ -11,7 +11,7 @@
 #include "nccl_bpftrace_record.h"
 
 enum library_state {
-	LIBRARY_WAITING,  /* a helper looks at it */
+	LIBRARY_WAITING, /* a helper looks at it */
 	LIBRARY_NOT_NCCL,
 	LIBRARY_TRACED,
 	LIBRARY_SEEN,	     /* NCCL, not attached: not yet, or only looked at (ps) */

@@ -45,5 +45,6 @@ int main(int argc, char **argv)
 		return print_version();
 	verbose = options.verbose;
 	libbpf_set_print(print_libbpf);
+	command__raise_limits();
 	return command_rows[options.command].run(&options);
 }

@@ -5,16 +5,18 @@
 #include <string.h>
 
 /* The table's words, spelt out: P1..P12 turn a row's parameter names into enumerators. */
-#define P(x)             NCCL_PARAM_##x
+#define P(x) NCCL_PARAM_##x
 #define PARAMS_(a, b, c, d, e, f, g, h, i, j, k, l, ...)                                           \
-	{P(a), P(b), P(c), P(d), P(e), P(f), P(g), P(h), P(i), P(j), P(k), P(l)}
-#define PARAMS(...)      PARAMS_(__VA_ARGS__, END, END, END, END, END, END, END, END, END, END, END, END)
-#define SEQ_NO_SEQUENCE  NCCL_NO_SEQUENCE
-#define SEQ_0            0
-#define SEQ_1            1
-#define SEQ_2            2
-#define SEQ_3            3
-#define SEQ_4            4
+	{                                                                                          \
+		P(a), P(b), P(c), P(d), P(e), P(f), P(g), P(h), P(i), P(j), P(k), P(l)             \
+	}
+#define PARAMS(...)	PARAMS_(__VA_ARGS__, END, END, END, END, END, END, END, END, END, END, END, END)
+#define SEQ_NO_SEQUENCE NCCL_NO_SEQUENCE
+#define SEQ_0		0
+#define SEQ_1		1
+#define SEQ_2		2
+#define SEQ_3		3
+#define SEQ_4		4
 
 const struct nccl_function nccl_functions[] = {
 #define NCCL_OPERATION(id, sym, ver, op, seq, fac, ...)                                            \

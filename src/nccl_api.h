@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What one parameter of an NCCL function is; the C type of each is in tests/unit/api_prototypes.h. */
+/* What one parameter of an NCCL function is; the C type of each is in tests/unit/api_prototypes.h.
+ */
 enum nccl_param {
 	NCCL_PARAM_END,
 	NCCL_PARAM_SENDBUF,
@@ -53,7 +54,7 @@ enum nccl_meaning {
 
 /* How a call's bytes, in the sense of nccl-tests' size column, follow from count and type. */
 enum nccl_factor {
-	NCCL_FACTOR_PER_RANK,    /* count x size of the type */
+	NCCL_FACTOR_PER_RANK,	 /* count x size of the type */
 	NCCL_FACTOR_TIMES_RANKS, /* count x size of the type x ranks */
 };
 
@@ -91,7 +92,7 @@ struct nccl_function {
 	enum nccl_meaning meaning;
 	enum nccl_operation operation; /* NCCL_OP_MAX: none */
 	enum nccl_factor factor;
-	int32_t since; /* 10000 * major + 100 * minor + patch, first release seen to have it */
+	int32_t since;	 /* 10000 * major + 100 * minor + patch, first release seen to have it */
 	int8_t sequence; /* index in ncclComm.seqNumber[], or NCCL_NO_SEQUENCE */
 	const char *why_unprobed;
 	uint8_t params[NCCL_MAX_PARAMS]; /* enum nccl_param, NCCL_PARAM_END ends */
@@ -109,7 +110,7 @@ const struct nccl_function *nccl_api__by_symbol(const char *symbol);
 enum nccl_arch { NCCL_ARCH_X86_64, NCCL_ARCH_ARM64 };
 
 /* A place of an argument at a function's entry: a register, or an 8-byte word of the stack. */
-#define NCCL_SLOT_NONE  0xff
+#define NCCL_SLOT_NONE	0xff
 #define NCCL_SLOT_STACK 0x10 /* NCCL_SLOT_STACK + n: n-th word above the return address/at sp */
 
 /*

@@ -29,7 +29,8 @@ static int parse_flag(struct options *options, const char *value, const struct o
 static int parse_text(struct options *options, const char *value, const struct option_row *row)
 {
 	if (!*value) {
-		fprintf(stderr, "nccl-bpftrace: --%s is empty: give a %s\n", row->name, row->metavar);
+		fprintf(stderr, "nccl-bpftrace: --%s is empty: give a %s\n", row->name,
+			row->metavar);
 		return -EINVAL;
 	}
 	*(const char **)field(options, row) = value;
@@ -54,9 +55,8 @@ static int parse_digits(const char *text, uint64_t *ret)
 
 static int bad_number(const char *value, const struct option_row *row)
 {
-	fprintf(stderr,
-		"nccl-bpftrace: --%s: '%s' is not a whole number from %llu to %llu\n", row->name,
-		value, (unsigned long long)row->min, (unsigned long long)row->max);
+	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is not a whole number from %llu to %llu\n",
+		row->name, value, (unsigned long long)row->min, (unsigned long long)row->max);
 	return -EINVAL;
 }
 
@@ -96,7 +96,8 @@ static int parse_method(struct options *options, const char *value, const struct
 		options->method = i;
 		return 0;
 	}
-	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is none of auto, multi, perf\n", row->name, value);
+	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is none of auto, multi, perf\n", row->name,
+		value);
 	return -EINVAL;
 }
 
@@ -114,7 +115,8 @@ static int parse_size(struct options *options, const char *value, const struct o
 			return 0;
 		}
 	}
-	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is not a size from 4K to 1024M\n", row->name, value);
+	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is not a size from 4K to 1024M\n", row->name,
+		value);
 	return -EINVAL;
 }
 
@@ -139,7 +141,8 @@ const struct option_row option_rows[] = {
 	{"ring-size", 0, "SIZE", BIT(RUN), "of the ring buffer, 4K to 1024M (4M)", parse_size, 4096,
 	 1ULL << 30, FIELD(ring_bytes)},
 	{"attach", 0, "METHOD", BIT(RUN),
-	 "auto, multi (uprobe_multi, Linux 6.6) or perf (perf events) (auto)", parse_method, 0, 0, 0},
+	 "auto, multi (uprobe_multi, Linux 6.6) or perf (perf events) (auto)", parse_method, 0, 0,
+	 0},
 	{"config", 0, "FILE", BIT(RUN), "read `option = value` lines; the command line wins",
 	 parse_text, .offset = FIELD(config)},
 	{"json", 0, NULL, BIT(PS) | BIT(CHECK), "print one JSON object", parse_flag,
@@ -179,8 +182,8 @@ static int parse_option(struct options *options, char **argv, int *at)
 	bool is_long = arg[1] == '-';
 	const char *equals = is_long ? strchr(arg, '=') : NULL;
 	size_t len = equals ? (size_t)(equals - arg - 2) : strlen(arg + 1 + is_long);
-	const struct option_row *row = is_long || len == 1 ?
-		find_option(arg + 2, len, is_long ? 0 : arg[1]) : NULL;
+	const struct option_row *row =
+		is_long || len == 1 ? find_option(arg + 2, len, is_long ? 0 : arg[1]) : NULL;
 
 	if (!row)
 		return unknown_option(options, arg);
@@ -221,8 +224,9 @@ static int parse_line(struct options *options, int argc, char **argv, int at)
 		int err;
 
 		if (argv[at][0] != '-' || !argv[at][1]) {
-			fprintf(stderr, "nccl-bpftrace: unexpected argument '%s': see nccl-bpftrace "
-					"%s --help\n",
+			fprintf(stderr,
+				"nccl-bpftrace: unexpected argument '%s': see nccl-bpftrace "
+				"%s --help\n",
 				argv[at], command_rows[options->command].name);
 			return -EINVAL;
 		}
@@ -279,9 +283,8 @@ static void help_option(FILE *out, const struct option_row *row)
 {
 	char left[40];
 
-	snprintf(left, sizeof(left), "%s%c%s--%s%s%s", row->letter ? "-" : "  ",
-		 row->letter ?: ' ', row->letter ? ", " : " ", row->name, row->metavar ? " " : "",
-		 row->metavar ?: "");
+	snprintf(left, sizeof(left), "%s%c%s--%s%s%s", row->letter ? "-" : "  ", row->letter ?: ' ',
+		 row->letter ? ", " : " ", row->name, row->metavar ? " " : "", row->metavar ?: "");
 	fprintf(out, "  %-26s %s\n", left, row->help);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Commands and options: one table, from which parsing, --help, the configuration file and tests go. */
+/* Commands and options: one table, from which parsing, --help, the configuration file and tests go.
+ */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
@@ -27,11 +28,11 @@ struct options {
 };
 
 struct option_row {
-	const char *name;    /* long, without dashes; also the key in the configuration file */
-	char letter;	     /* 0: none */
-	const char *metavar; /* NULL: a flag */
+	const char *name;      /* long, without dashes; also the key in the configuration file */
+	char letter;	       /* 0: none */
+	const char *metavar;   /* NULL: a flag */
 	unsigned int commands; /* bits of enum command_id */
-	const char *help;    /* NULL: for tests, not shown */
+	const char *help;      /* NULL: for tests, not shown */
 	int (*parse)(struct options *options, const char *value, const struct option_row *row);
 	uint64_t min, max;
 	unsigned int offset; /* in struct options */

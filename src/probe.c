@@ -164,8 +164,8 @@ static int probe__open_rest(struct probe *probe)
 	probe->values = calloc(READ_BATCH, sizeof(*probe->values));
 	if (!probe->keys || !probe->values)
 		return -ENOMEM;
-	probe->ring = ring_buffer__new(bpf_map__fd(probe->skel->maps.events), on_ring_record,
-				       probe, NULL);
+	probe->ring = ring_buffer__new(bpf_map__fd(probe->skel->maps.events), on_ring_record, probe,
+				       NULL);
 	return probe->ring ? 0 : -errno;
 }
 

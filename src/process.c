@@ -78,7 +78,8 @@ struct process *processes__add(struct processes *processes, uint32_t tgid, uint6
 	return process;
 }
 
-bool process__map(struct process *process, struct library *library, const struct nb_mapping *mapping)
+bool process__map(struct process *process, struct library *library,
+		  const struct nb_mapping *mapping)
 {
 	struct process_mapping *m;
 

@@ -26,14 +26,15 @@ struct process {
 	unsigned int n_mappings;
 	struct procinfo info;
 	bool has_info, asked_info;
-	bool is_fork_copy; /* forked after NCCL was loaded: its memory shows its parent's communicators */
+	bool is_fork_copy; /* forked after NCCL was loaded: its memory shows its parent's
+			      communicators */
 	bool has_called;
 	uint64_t seen_ns, gone_ns; /* CLOCK_MONOTONIC; gone_ns 0: alive */
 	uint64_t scan_due_ns;	   /* when its communicators are to be read next; 0: not */
 	unsigned int scans_left;   /* further tries for communicators that are being made */
 	bool scan_running, scanned;
-	int scan_err;		   /* why its communicators could not be read, 0: they were */
-	void *owner;		   /* the tracer */
+	int scan_err; /* why its communicators could not be read, 0: they were */
+	void *owner;  /* the tracer */
 	UT_hash_handle hh;
 };
 
@@ -45,7 +46,8 @@ void processes__free(struct processes *processes);
 struct process *processes__find(struct processes *processes, uint32_t tgid);
 struct process *processes__first(struct processes *processes); /* next: process->hh.next */
 
-/* A new one; on_exit is called with the process once it has ended. NULL: gone already, or no memory. */
+/* A new one; on_exit is called with the process once it has ended. NULL: gone already, or no
+ * memory. */
 struct process *processes__add(struct processes *processes, uint32_t tgid, uint64_t now_ns,
 			       loop_fn *on_exit);
 void processes__remove(struct processes *processes, struct process *process);

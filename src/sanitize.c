@@ -4,11 +4,16 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Bytes of the UTF-8 character at s, 0 when it is none (RFC 3629: no overlong form, no surrogate). */
+/* Bytes of the UTF-8 character at s, 0 when it is none (RFC 3629: no overlong form, no surrogate).
+ */
 static size_t utf8_length(const unsigned char *s)
 {
-	size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 :
-		   s[0] < 0xf5 ? 4 : 0;
+	size_t n = s[0] < 0x80	 ? 1
+		   : s[0] < 0xc2 ? 0
+		   : s[0] < 0xe0 ? 2
+		   : s[0] < 0xf0 ? 3
+		   : s[0] < 0xf5 ? 4
+				 : 0;
 
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)

@@ -7,8 +7,8 @@
 
 #include "tracer_private.h"
 
-#define TICK_NS	    (100 * NSEC_PER_MSEC) /* the ring's oldest record waits no longer */
-#define DEADLINE_NS (3 * NSEC_PER_SEC)	  /* of a helper */
+#define TICK_NS	       (100 * NSEC_PER_MSEC) /* the ring's oldest record waits no longer */
+#define DEADLINE_NS    (3 * NSEC_PER_SEC)    /* of a helper */
 #define NEW_COMM_TRIES 10
 
 static void on_record(void *ctx, const struct nb_record *record)
@@ -75,8 +75,9 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: comms__new(&tracer->comms);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
 	err = err ?: tracer__open_discover(tracer);
-	err = err ?: loop__add_fd(tracer->loop, probe__ring_fd(tracer->probe), on_ring, tracer,
-				  &tracer->ring);
+	err = err
+		      ?: loop__add_fd(tracer->loop, probe__ring_fd(tracer->probe), on_ring, tracer,
+				      &tracer->ring);
 	return err ?: loop__add_timer(tracer->loop, 0, 0, on_tick, tracer, &tracer->tick);
 }
 
@@ -157,6 +158,8 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 		if (process->is_fork_copy)
 			tracer__scan_later(process, 0, 1);
 	}
+	if (process && process->gone_ns && comm && !comm->dead_ns)
+		comm->dead_ns = process->gone_ns;
 	/* One that forked after the library was loaded maps nothing anew, so nothing told of it. */
 	if (!process && comm && !comm->dead_ns) {
 		discover__scan(tracer->discover, key->tgid);

@@ -20,12 +20,12 @@
 
 struct tracer_options {
 	struct probe_options probe;
-	bool attach;	   /* else only look (ps) */
-	bool watch;	   /* processes that come later too */
+	bool attach;			/* else only look (ps) */
+	bool watch;			/* processes that come later too */
 	uint32_t pids[TRACER_MAX_PIDS]; /* only these, when n_pids is not 0 */
 	unsigned int n_pids;
-	const char *cgroup; /* only processes in it; NULL: all */
-	uint64_t linger_ns; /* how long what has ended stays in the picture */
+	const char *cgroup;   /* only processes in it; NULL: all */
+	uint64_t linger_ns;   /* how long what has ended stays in the picture */
 	const char *gpu_root; /* GPU_PROC_ROOT */
 };
 

@@ -7,7 +7,8 @@
 
 #include "tracer_private.h"
 
-#define UNUSED_NS (30 * NSEC_PER_SEC) /* a file without processes keeps its probes so long */
+#define FUSE_MAGIC 0x65735546	       /* linux/magic.h: whoever mounts it can make a reader wait */
+#define UNUSED_NS  (30 * NSEC_PER_SEC) /* a file without processes keeps its probes so long */
 
 static void library__look(struct tracer *tracer, struct library *library,
 			  const struct nb_mapping *mapping);
@@ -102,6 +103,7 @@ static void library__look(struct tracer *tracer, struct library *library,
 		.done = on_look_done,
 		.ctx = look,
 		.urgent = attach,
+		.doubtful = mapping->fs_magic == FUSE_MAGIC,
 		.keep_fds = {request.program_fd, request.libraries_fd, -1, -1},
 	};
 
@@ -132,8 +134,7 @@ void tracer__process_ended(struct tracer *tracer, struct process *process)
 {
 	if (process->gone_ns)
 		return;
-	tracer__refresh(tracer); /* its last words */
-	process->gone_ns = now_ns();
+	process->gone_ns = now_ns(); /* its counters stay in the kernel until it expires */
 	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
 	loop__remove(tracer->loop, process->exit);
 	process->exit = NULL;

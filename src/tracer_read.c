@@ -175,10 +175,10 @@ static void fill_request(struct tracer *tracer, const struct process *process,
 		.layout = image->layout,
 	};
 	if (image->comms_vaddr && image->n_comms_vaddr) {
-		request->list = commscan__address(image, m->start, m->file_offset,
-						  image->comms_vaddr);
-		request->n_list = commscan__address(image, m->start, m->file_offset,
-						    image->n_comms_vaddr);
+		request->list =
+			commscan__address(image, m->start, m->file_offset, image->comms_vaddr);
+		request->n_list =
+			commscan__address(image, m->start, m->file_offset, image->n_comms_vaddr);
 	}
 	request->n_addresses = comms__unlearnt(tracer->comms, process->tgid, request->addresses,
 					       COMMSCAN_MAX_ADDRESSES);
@@ -198,6 +198,7 @@ static void tracer__scan(struct tracer *tracer, struct process *process)
 		.message = on_scan_message,
 		.done = on_scan_done,
 		.ctx = q,
+		.doubtful = process->scan_err == -ETIMEDOUT,
 		.keep_fds = {-1, -1, -1, -1},
 	};
 

@@ -32,8 +32,8 @@ static inline void cleanup__fclose(FILE **file)
 		fclose(*file);
 }
 
-#define _cleanup_free_   __attribute__((cleanup(cleanup__free)))
-#define _cleanup_close_  __attribute__((cleanup(cleanup__close)))
+#define _cleanup_free_	 __attribute__((cleanup(cleanup__free)))
+#define _cleanup_close_	 __attribute__((cleanup(cleanup__close)))
 #define _cleanup_fclose_ __attribute__((cleanup(cleanup__fclose)))
 
 /* CLOCK_MONOTONIC, the clock of bpf_ktime_get_ns(). */

@@ -11,6 +11,14 @@ $(BUILD)/tests/test_%: tests/unit/test_%.c $(wildcard src/*.[ch]) $(wildcard tes
 	@mkdir -p $(@D)
 	$(CC) $(UNIT_FLAGS) -o $@ $< -lelf
 
+# The API table against NVIDIA's own header, where there is one; NCCL_H=FILE names another.
+NCCL_H ?= $(firstword $(wildcard /usr/local/cuda/include/nccl.h /usr/include/nccl.h))
+ifneq ($(NCCL_H),)
+UNIT_TESTS += $(BUILD)/tests/test_api_prototypes
+$(BUILD)/tests/test_api_prototypes: UNIT_FLAGS += -DNCCL_H='"$(NCCL_H)"' \
+	$(if $(wildcard $(dir $(NCCL_H))cuda_runtime.h),,-Itests/unit/stub)
+endif
+
 # Programs that call NCCL in ways a script cannot: linked against the stand-in library.
 $(BUILD)/tests/targets/%: tests/targets/%.c $(SIM_OUTPUTS)
 	@mkdir -p $(@D)
