@@ -373,7 +373,8 @@ int helper__run(struct helpers *h, const struct helper_job *job)
 		free(helper);
 		return -ENOMEM;
 	}
-	memcpy(helper->arg, job->arg, job->arg_size);
+	if (job->arg_size)
+		memcpy(helper->arg, job->arg, job->arg_size);
 	helper->all = h;
 	helper->job = *job;
 	helper->status = -ECHILD; /* until the child's last word */

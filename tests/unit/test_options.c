@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "unit.h"
+
+#include "../../src/config_file.c"
+#include "../../src/options.c"
+
+const struct command_row command_rows[COMMAND_MAX] = {
+	[COMMAND_RUN] = {"run", "", NULL},
+	[COMMAND_PS] = {"ps", "", NULL},
+	[COMMAND_CHECK] = {"check", "", NULL},
+};
+
+/* Values of a configuration file live as long as the process, by contract. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+	return "leak:read_setting";
+}
+
+/* Parses the words; what it says goes to `said`. */
+static char said[512];
+
+static int parse(struct options *options, int argc, char **argv)
+{
+	FILE *old = stderr, *memory = fmemopen(said, sizeof(said), "w");
+	int err;
+
+	memset(said, 0, sizeof(said));
+	stderr = memory;
+	err = options__parse(options, argc, argv);
+	fclose(memory);
+	stderr = old;
+	return err;
+}
+
+#define PARSE(options, ...)                                                                        \
+	parse(options, ARRAY_SIZE(((char *[]){"nccl-bpftrace", __VA_ARGS__})),                     \
+	      (char *[]){"nccl-bpftrace", __VA_ARGS__, NULL})
+
+TEST(defaults)
+{
+	struct options o;
+
+	CHECK(!parse(&o, 1, (char *[]){"nccl-bpftrace", NULL}));
+	CHECK_INT(o.command, COMMAND_RUN);
+	CHECK_INT(o.interval_s, 15);
+	CHECK_INT(o.max_series, 5000);
+	CHECK_INT(o.duration_s, 0);
+	CHECK(!o.textfile_dir);
+}
+
+TEST(values_by_space_or_equals_sign)
+{
+	struct options o;
+
+	CHECK(!PARSE(&o, "run", "--interval", "5", "--pid=12", "--pid", "13", "--no-ui", "-v"));
+	CHECK_INT(o.interval_s, 5);
+	CHECK_INT(o.n_pids, 2);
+	CHECK_INT(o.pids[1], 13);
+	CHECK(o.no_ui && o.verbose);
+}
+
+TEST(bad_numbers_are_refused)
+{
+	static const char *const bad[] = {"",	 "0",  "-1", "+1", " 1",  "1 ", "1s", "0x10",
+					  "1.5", "1e3", "86401", "99999999999999999999", "nan"};
+	struct options o;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_INT(PARSE(&o, "run", "--interval", (char *)bad[i]), -EINVAL);
+		CHECK(strstr(said, "--interval") && strchr(said, '\n') == said + strlen(said) - 1);
+	}
+}
+
+TEST(sizes)
+{
+	struct options o;
+
+	CHECK(!PARSE(&o, "--ring-size", "4K"));
+	CHECK_INT(o.ring_bytes, 4096);
+	CHECK(!PARSE(&o, "--ring-size", "16M"));
+	CHECK_INT(o.ring_bytes, 16 << 20);
+	CHECK_INT(PARSE(&o, "--ring-size", "3K"), -EINVAL);
+	CHECK_INT(PARSE(&o, "--ring-size", "2048M"), -EINVAL);
+	CHECK_INT(PARSE(&o, "--ring-size", "M"), -EINVAL);
+	CHECK_INT(PARSE(&o, "--ring-size", "1MB"), -EINVAL);
+	CHECK_INT(PARSE(&o, "--ring-size", "99999999999999999999999999M"), -EINVAL);
+}
+
+TEST(what_is_wrong_is_named)
+{
+	struct options o;
+
+	CHECK_INT(PARSE(&o, "--bogus"), -EINVAL);
+	CHECK(strstr(said, "--bogus"));
+	CHECK_INT(PARSE(&o, "trace"), -EINVAL);
+	CHECK(strstr(said, "trace"));
+	CHECK_INT(PARSE(&o, "ps", "--interval", "3"), -EINVAL);
+	CHECK(strstr(said, "ps") && strstr(said, "--interval"));
+	CHECK_INT(PARSE(&o, "run", "--interval"), -EINVAL);
+	CHECK(strstr(said, "lacks"));
+	CHECK_INT(PARSE(&o, "run", "--no-ui=1"), -EINVAL);
+	CHECK_INT(PARSE(&o, "run", "extra"), -EINVAL);
+	CHECK(strstr(said, "extra"));
+	CHECK_INT(PARSE(&o, "run", "-"), -EINVAL);
+	CHECK_INT(PARSE(&o, "run", "--attach", "magic"), -EINVAL);
+	CHECK(strstr(said, "magic"));
+}
+
+static const char *write_config(const char *text)
+{
+	static char path[] = "/tmp/nccl-bpftrace-unit.conf.XXXXXX";
+	FILE *file;
+
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	file = fdopen(mkstemp(path), "w");
+	fputs(text, file);
+	fclose(file);
+	return path;
+}
+
+TEST(the_command_line_wins_over_the_file)
+{
+	const char *path = write_config("# a comment\ninterval = 30 # why\n\nmax-series=7\n");
+	struct options o;
+
+	CHECK(!PARSE(&o, "run", "--config", (char *)path, "--interval", "5"));
+	CHECK_INT(o.interval_s, 5);
+	CHECK_INT(o.max_series, 7);
+	unlink(path);
+}
+
+TEST(a_bad_file_is_named_with_its_line)
+{
+	static const char *const bad[] = {"interval = 30\nbogus = 1\n", "interval = 30\ninterval\n",
+					  "interval = 30\ninterval = x\n",
+					  "interval = 30\nconfig = /etc/x\n"};
+	struct options o;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
+		const char *path = write_config(bad[i]);
+
+		CHECK_INT(PARSE(&o, "run", "--config", (char *)path), -EINVAL);
+		CHECK(strstr(said, ":2:") != NULL);
+		unlink(path);
+	}
+	CHECK_INT(PARSE(&o, "run", "--config", "/nonexistent/x"), -EINVAL);
+	CHECK(strstr(said, "/nonexistent/x"));
+}
+
+UNIT_MAIN()
