@@ -8,7 +8,7 @@ packages="gcc libc6-dev make clang bpftool libbpf-dev libelf-dev zlib1g-dev libc
 
 # Tests only; a test that misses one says so.
 test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fuse3 libfuse3-dev
-	gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+	gcc-aarch64-linux-gnu libc6-dev-arm64-cross libclang-rt-dev"
 
 [ "${1:-}" = --tests ] && packages="$packages $test_packages"
 # Ubuntu has bpftool in linux-tools-common and no package of that name.
@@ -16,10 +16,14 @@ if ! apt-cache show bpftool >/dev/null 2>&1 && grep -qi ubuntu /etc/os-release; 
 	packages=$(echo "$packages" | sed 's/\bbpftool\b/linux-tools-common/')
 fi
 
+installed=" $(dpkg-query -W -f '${Package}/${Status}\n' 2>/dev/null |
+	sed -n 's,/install ok installed$,,p' | tr '\n' ' ')"
 missing=
 for package in $packages; do
-	dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
-		missing="$missing $package"
+	case $installed in
+	*" $package "*) ;;
+	*) missing="$missing $package" ;;
+	esac
 done
 [ -n "$missing" ] || exit 0
 
