@@ -12,7 +12,7 @@ test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fus
 
 [ "${1:-}" = --tests ] && packages="$packages $test_packages"
 # Ubuntu has bpftool in linux-tools-common and no package of that name.
-if ! apt-cache show bpftool >/dev/null 2>&1 && grep -qi ubuntu /etc/os-release; then
+if grep -q '^ID=ubuntu' /etc/os-release && ! apt-cache show bpftool >/dev/null 2>&1; then
 	packages=$(echo "$packages" | sed 's/\bbpftool\b/linux-tools-common/')
 fi
 
