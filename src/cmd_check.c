@@ -53,23 +53,34 @@ static bool has_capability(cap_t caps, cap_value_t capability)
 	return !cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) && value == CAP_SET;
 }
 
-/* What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; map_files. */
+/*
+ * What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; files in map_files;
+ * other users' /proc/PID directories, which are theirs alone to read.
+ */
 static void check__privilege(struct check *check)
 {
-	static const cap_value_t needed[] = {CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE,
-					     CAP_CHECKPOINT_RESTORE};
-	static const char *const names[] = {"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE",
-					    "CAP_CHECKPOINT_RESTORE"};
+	static const struct {
+		cap_value_t value;
+		const char *name;
+		bool in_sys_admin;
+	} needed[] = {
+		{CAP_BPF, "CAP_BPF", true},
+		{CAP_PERFMON, "CAP_PERFMON", true},
+		{CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false},
+		{CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", true},
+		{CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false},
+	};
 	cap_t caps = cap_get_proc();
 	bool admin = caps && has_capability(caps, CAP_SYS_ADMIN);
 	char missing[128] = "";
 
 	for (unsigned int i = 0; caps && i < ARRAY_SIZE(needed); i++) {
-		bool ok = has_capability(caps, needed[i]) || (admin && needed[i] != CAP_SYS_PTRACE);
+		bool ok =
+			has_capability(caps, needed[i].value) || (admin && needed[i].in_sys_admin);
 
 		if (!ok)
 			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing),
-				 " %s", names[i]);
+				 " %s", needed[i].name);
 	}
 	cap_free(caps);
 	check__item(check, "privilege", !missing[0], "run it with sudo, or grant what is missing",
@@ -100,8 +111,12 @@ static void check__textfile_dir(struct check *check)
 			    "none: %s is not there, so no textfile without --textfile-dir", dir);
 	else
 		check__item(check, "textfile directory", exists && !access(dir, W_OK),
-			    "create it, writable by root alone", "%s%s", dir,
-			    exists ? "" : " is not there");
+			    exists ? "let this user write to it"
+				   : "create it, writable by root alone",
+			    "%s%s", dir,
+			    !exists		? " is not there"
+			    : access(dir, W_OK) ? " cannot be written to"
+						: "");
 }
 
 static void check__library(struct check *check, const struct library *library)

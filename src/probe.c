@@ -129,7 +129,7 @@ static const char *explain(int err)
 	case -EPERM:
 	case -EACCES:
 		return "no privilege to load BPF programs: run as root, or with CAP_BPF, "
-		       "CAP_PERFMON, CAP_SYS_PTRACE and CAP_CHECKPOINT_RESTORE";
+		       "CAP_PERFMON, CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE and CAP_DAC_READ_SEARCH";
 	case -ENOENT:
 	case -ESRCH:
 		return "the kernel has no BTF (/sys/kernel/btf/vmlinux): use a kernel built with "
