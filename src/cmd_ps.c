@@ -135,7 +135,7 @@ static void print_process(struct tracer *tracer, const struct process *process)
 		printf("    not known: %s\n", unknown);
 }
 
-static void print_text(struct tracer *tracer)
+static void print_text(struct tracer *tracer, const struct options *options)
 {
 	unsigned int n = 0;
 
@@ -146,7 +146,9 @@ static void print_text(struct tracer *tracer)
 		n++;
 	}
 	if (!n)
-		printf("no NCCL process on this node\n");
+		printf("no NCCL process %s\n", options->n_pids || options->cgroup
+						       ? "among those asked for"
+						       : "on this node");
 }
 
 static void on_settled(void *ctx)
@@ -168,7 +170,7 @@ int cmd_ps(const struct options *options)
 	if (!err && options->json)
 		print_json(tracer);
 	else if (!err)
-		print_text(tracer);
+		print_text(tracer, options);
 	tracer__free(tracer);
 	loop__free(loop);
 	return err ? command__cannot_trace(err, why) : EXIT_OK;

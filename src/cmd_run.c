@@ -95,8 +95,8 @@ static int run__open_textfile(struct run *run)
 			    run->options->cluster);
 	if (err)
 		fprintf(stderr,
-			"nccl-bpftrace: --textfile-dir %s: %s: give an existing directory "
-			"that root can write to\n",
+			"nccl-bpftrace: --textfile-dir %s: %s: give a directory that exists and "
+			"can be written to\n",
 			run->dir, strerror(-err));
 	else if (textfile__warning(run->textfile))
 		fprintf(stderr, "nccl-bpftrace: --textfile-dir %s: %s\n", run->dir,
@@ -125,15 +125,18 @@ static int run__add_timers(struct run *run)
 	return err ?: command__stop_on_signals(run->loop);
 }
 
-static int run__trace(struct run *run, const char **ret_why)
+static int run__open_tracer(struct run *run, const char **ret_why)
 {
 	struct tracer_options options = command__tracer_options(run->options);
-	int err;
 
 	options.attach = options.watch = true;
-	err = tracer__new(&run->tracer, run->loop, &options, ret_why);
-	if (err)
-		return err;
+	return loop__new(&run->loop) ?: tracer__new(&run->tracer, run->loop, &options, ret_why);
+}
+
+static int run__trace(struct run *run, const char **ret_why)
+{
+	int err;
+
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	err = run__open_sinks(run) ?: run__add_timers(run);
 	err = err ?: tracer__start(run->tracer, on_settled, run);
@@ -157,11 +160,14 @@ int cmd_run(const struct options *options)
 {
 	struct run run = {.options = options};
 	const char *why = "out of memory or file descriptors";
-	int err;
+	int err = run__open_tracer(&run, &why);
 
-	if (run__open_textfile(&run))
+	/* Without privilege the directory would be to blame for it: the tracer comes first. */
+	if (!err && run__open_textfile(&run)) {
+		run__close(&run);
 		return EXIT_USAGE;
-	err = loop__new(&run.loop) ?: run__trace(&run, &why);
+	}
+	err = err ?: run__trace(&run, &why);
 	run__close(&run);
 	return err ? command__cannot_trace(err, why) : EXIT_OK;
 }

@@ -22,8 +22,7 @@ static char *trim(char *text)
 
 static int complain(const char *path, unsigned int number, const char *key, const char *why)
 {
-	fprintf(stderr, "nccl-bpftrace: %s:%u: %s '%s': expected `option = value`\n", path, number,
-		why, key);
+	fprintf(stderr, "nccl-bpftrace: %s:%u: %s '%s'\n", path, number, why, key);
 	return -EINVAL;
 }
 
@@ -40,7 +39,7 @@ static int read_setting(const char *path, unsigned int number, char *line,
 		return 0;
 	equals = strchr(key, '=');
 	if (!equals)
-		return complain(path, number, key, "no value for");
+		return complain(path, number, key, "not of the form `option = value`:");
 	*equals = 0;
 	value = strdup(trim(equals + 1));
 	if (!value)

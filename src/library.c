@@ -137,6 +137,9 @@ void library__fail(struct libraries *libraries, struct library *library, int err
 		snprintf(
 			reason, sizeof(reason),
 			"not readable: its file did not answer in time (a hung FUSE or network mount)");
+	else if (err == -ENOSPC)
+		snprintf(reason, sizeof(reason), "%d files with NCCL are traced already",
+			 NB_MAX_LIBRARIES);
 	else
 		snprintf(reason, sizeof(reason), "not readable: %s", strerror(-err));
 	library__reject(libraries, library,

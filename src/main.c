@@ -8,10 +8,11 @@
 #include "version.h"
 
 const struct command_row command_rows[COMMAND_MAX] = {
-	[COMMAND_RUN] = {"run", "trace until a signal: live table or log, textfiles (default)",
+	[COMMAND_RUN] = {"run", "trace until a signal: live table or log lines, textfile (default)",
 			 cmd_run},
 	[COMMAND_PS] = {"ps", "list NCCL processes, their communicators and ranks, once", cmd_ps},
-	[COMMAND_CHECK] = {"check", "can this host be traced? each item, and its mend", cmd_check},
+	[COMMAND_CHECK] = {"check", "say whether this host can be traced, and what to mend if not",
+			   cmd_check},
 };
 
 static bool verbose;

@@ -124,31 +124,35 @@ const struct option_row option_rows[] = {
 	{"textfile-dir", 0, "DIR", BIT(RUN) | BIT(CHECK),
 	 "write nccl_bpftrace.prom there (default: /var/lib/prometheus/node-exporter if it exists)",
 	 parse_text, .offset = FIELD(textfile_dir)},
-	{"interval", 0, "SEC", BIT(RUN), "write and log so often (15)", parse_number, 1, 86400,
-	 FIELD(interval_s)},
-	{"duration", 0, "SEC", BIT(RUN), "end after so long (default: until SIGINT or SIGTERM)",
-	 parse_number, 1, 31536000, FIELD(duration_s)},
+	{"interval", 0, "SEC", BIT(RUN), "seconds between two textfiles or log lines (15)",
+	 parse_number, 1, 86400, FIELD(interval_s)},
+	{"duration", 0, "SEC", BIT(RUN),
+	 "end after so many seconds (default: until SIGINT or SIGTERM)", parse_number, 1, 31536000,
+	 FIELD(duration_s)},
 	{"pid", 0, "PID", BIT(RUN) | BIT(PS), "only this process; can be given more than once",
 	 parse_pid, 1, 4194304, 0},
-	{"cgroup", 0, "PATH", BIT(RUN) | BIT(PS), "only processes in this cgroup or below it",
-	 parse_text, .offset = FIELD(cgroup)},
+	{"cgroup", 0, "PATH", BIT(RUN) | BIT(PS),
+	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_text,
+	 .offset = FIELD(cgroup)},
 	{"no-ui", 0, NULL, BIT(RUN), "log lines, even on a terminal", parse_flag,
 	 .offset = FIELD(no_ui)},
-	{"cluster", 0, "NAME", BIT(RUN), "add a label `cluster` to every series", parse_text,
+	{"cluster", 0, "NAME", BIT(RUN),
+	 "add a label `cluster` to every series (a job's SLURM_CLUSTER_NAME)", parse_text,
 	 .offset = FIELD(cluster)},
 	{"max-series", 0, "N", BIT(RUN), "at most so many series of jobs in the textfile (5000)",
 	 parse_number, 1, 1000000, FIELD(max_series)},
-	{"ring-size", 0, "SIZE", BIT(RUN), "of the ring buffer, 4K to 1024M (4M)", parse_size, 4096,
-	 1ULL << 30, FIELD(ring_bytes)},
+	{"ring-size", 0, "SIZE", BIT(RUN), "ring buffer for records, 4K to 1024M (4M)", parse_size,
+	 4096, 1ULL << 30, FIELD(ring_bytes)},
 	{"attach", 0, "METHOD", BIT(RUN),
-	 "auto, multi (uprobe_multi, Linux 6.6) or perf (perf events) (auto)", parse_method, 0, 0,
-	 0},
-	{"config", 0, "FILE", BIT(RUN), "read `option = value` lines; the command line wins",
-	 parse_text, .offset = FIELD(config)},
+	 "auto (the default), multi (uprobe_multi, Linux 6.6) or perf (perf events)", parse_method,
+	 0, 0, 0},
+	{"config", 0, "FILE", BIT(RUN),
+	 "read `option = value` lines from it; the command line wins", parse_text,
+	 .offset = FIELD(config)},
 	{"json", 0, NULL, BIT(PS) | BIT(CHECK), "print one JSON object", parse_flag,
 	 .offset = FIELD(json)},
 	{"verify-records", 0, NULL, BIT(RUN), NULL, parse_flag, .offset = FIELD(checksum)},
-	{"verbose", 'v', NULL, EVERY, "say more, libbpf's messages too", parse_flag,
+	{"verbose", 'v', NULL, EVERY, "show libbpf's messages too", parse_flag,
 	 .offset = FIELD(verbose)},
 	{"help", 'h', NULL, EVERY, "this text", parse_flag, .offset = FIELD(help)},
 	{"version", 'V', NULL, EVERY, "versions of this program, libbpf and the kernel", parse_flag,
@@ -200,7 +204,8 @@ static int parse_option(struct options *options, char **argv, int *at)
 	if (row->metavar)
 		value = equals ? equals + 1 : argv[++*at];
 	if (row->metavar && !value) {
-		fprintf(stderr, "nccl-bpftrace: --%s lacks its %s\n", row->name, row->metavar);
+		fprintf(stderr, "nccl-bpftrace: --%s needs a value: --%s %s\n", row->name,
+			row->name, row->metavar);
 		return -EINVAL;
 	}
 	return row->parse(options, value, row);
@@ -242,11 +247,13 @@ static int parse_setting(void *ctx, const char *key, const char *value, const ch
 	struct options *options = ctx;
 	const struct option_row *row = find_option(key, strlen(key), 0);
 
-	*ret_why = "unknown key";
-	if (!row || row->parse == parse_flag || !strcmp(key, "config") ||
-	    !(row->commands & BIT(RUN)))
+	*ret_why = "not an option of `run`:";
+	if (!row || !(row->commands & BIT(RUN)))
 		return -EINVAL;
-	*ret_why = "bad value";
+	*ret_why = "only the command line takes";
+	if (row->parse == parse_flag || !strcmp(key, "config"))
+		return -EINVAL;
+	*ret_why = "bad value of";
 	return row->parse(options, value, row);
 }
 

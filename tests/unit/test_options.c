@@ -98,7 +98,7 @@ TEST(what_is_wrong_is_named)
 	CHECK_INT(PARSE(&o, "ps", "--interval", "3"), -EINVAL);
 	CHECK(strstr(said, "ps") && strstr(said, "--interval"));
 	CHECK_INT(PARSE(&o, "run", "--interval"), -EINVAL);
-	CHECK(strstr(said, "lacks"));
+	CHECK(strstr(said, "needs a value"));
 	CHECK_INT(PARSE(&o, "run", "--no-ui=1"), -EINVAL);
 	CHECK_INT(PARSE(&o, "run", "extra"), -EINVAL);
 	CHECK(strstr(said, "extra"));
