@@ -71,6 +71,9 @@ test-nccl-versions: | setup
 
 install: all
 	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace
+	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
+	install -D -m 0644 packaging/nccl-bpftrace.bash-completion \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nccl-bpftrace
 
 clean:
 	rm -rf $(BUILD)
