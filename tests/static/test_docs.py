@@ -294,7 +294,7 @@ def test_completion():
     for command in COMMANDS:
         same(complete(command, ""), help_options(command), f"completion of {command}")
         for name, (_, metavar, _) in help_options(command).items():
-            offered = complete(command, name, "--j")
+            offered = complete(command, name, "--h")
             assert not metavar or not offered, f"{name} takes a value, not {offered}"
     same(complete("run", "--attach", ""), ["auto", "multi", "perf"], "completion of --attach")
     assert "src" in complete("run", "--textfile-dir", "sr")
