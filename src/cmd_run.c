@@ -21,6 +21,7 @@ struct run {
 	struct logline *logline;
 	struct loop_source *interval, *redraw, *end;
 	int last_write_err;
+	uint64_t last_line_ns;
 };
 
 /* A failed write is said once, and once more when it works again; the old file stays meanwhile. */
@@ -43,12 +44,22 @@ static void run__write_textfile(struct run *run)
 		fprintf(stderr, "nccl-bpftrace: the textfile is written again\n");
 }
 
+/* Rates over a moment tell nothing: the last line of a run may be left out. */
+static void run__write_line(struct run *run)
+{
+	uint64_t now = now_ns();
+
+	if (!run->logline || now - run->last_line_ns < NSEC_PER_SEC / 2)
+		return;
+	run->last_line_ns = now;
+	logline__write(run->logline, run->tracer, now);
+}
+
 static void run__publish(struct run *run)
 {
 	tracer__refresh(run->tracer);
 	run__write_textfile(run);
-	if (run->logline)
-		logline__write(run->logline, run->tracer, now_ns());
+	run__write_line(run);
 	tracer__expire(run->tracer);
 }
 
@@ -93,7 +104,12 @@ static int run__open_textfile(struct run *run)
 		return 0;
 	err = textfile__new(&run->textfile, run->dir, run->options->max_series,
 			    run->options->cluster);
-	if (err)
+	if (err == -EBUSY)
+		fprintf(stderr,
+			"nccl-bpftrace: --textfile-dir %s: another nccl-bpftrace writes there: end "
+			"it, or give another directory\n",
+			run->dir);
+	else if (err)
 		fprintf(stderr,
 			"nccl-bpftrace: --textfile-dir %s: %s: give a directory that exists and "
 			"can be written to\n",

@@ -126,7 +126,7 @@ static void library__reject(struct libraries *libraries, struct library *library
 
 bool library__called_like_nccl(const struct library *library)
 {
-	return strstr(library->name, "nccl") != NULL;
+	return !strncmp(library->name, "libnccl", strlen("libnccl"));
 }
 
 void library__fail(struct libraries *libraries, struct library *library, int err)

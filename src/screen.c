@@ -268,10 +268,8 @@ static void draw_header(struct frame *frame, const struct screen *screen, struct
 				    tracer__lost(tracer, i), tracer__lost_name(i));
 	if (screen->textfile_dir)
 		frame__line(frame, "", "textfiles in %s", screen->textfile_dir);
-	if (!census.traced && !census.unsupported && !census.waiting)
+	if (!census.traced && !census.unsupported)
 		frame__line(frame, "", "No process with NCCL on this node: waiting for one.");
-	else if (census.waiting)
-		frame__line(frame, "", "%u processes are being looked at", census.waiting);
 }
 
 /* What is wrong with a process, in buf; false: nothing known of. */

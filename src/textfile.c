@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -18,14 +19,17 @@
 /* A difference of the two clocks that is taken for one, and not for the time it takes to read. */
 #define CLOCK_STEP_NS (10 * NSEC_PER_MSEC)
 
+/* Not the directory itself: whoever may read that could hold its lock against us. */
+#define LOCK_NAME ".nccl_bpftrace.lock"
+
 struct textfile {
-	int dirfd;
+	int dirfd, lockfd;
 	struct prom *prom;
 	char *dir, *cluster;
 	struct utsname kernel;
 	int64_t wall_offset_ns;
 	uint64_t n_failed, n_collisions;
-	bool is_open_to_all;
+	bool is_open_to_all, is_locked;
 };
 
 static int textfile__open(struct textfile *tf)
@@ -37,6 +41,30 @@ static int textfile__open(struct textfile *tf)
 	    faccessat(tf->dirfd, ".", W_OK | X_OK, AT_EACCESS))
 		return -errno;
 	tf->is_open_to_all = st.st_mode & S_IWOTH && !(st.st_mode & S_ISVTX);
+	return 0;
+}
+
+/*
+ * Two agents would take turns in one file. The kernel lets go of the lock of one that dies. One that
+ * ends removes the name first: a lock on a file without a name is nobody's.
+ */
+static int textfile__lock(struct textfile *tf)
+{
+	struct stat st = {};
+
+	while (!st.st_nlink) {
+		if (tf->lockfd >= 0)
+			close(tf->lockfd);
+		tf->lockfd = openat(tf->dirfd, LOCK_NAME,
+				    O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (tf->lockfd < 0)
+			return -errno;
+		if (flock(tf->lockfd, LOCK_EX | LOCK_NB))
+			return errno == EWOULDBLOCK ? -EBUSY : -errno;
+		if (fstat(tf->lockfd, &st))
+			return -errno;
+	}
+	tf->is_locked = true;
 	prom__sweep(tf->dirfd);
 	return 0;
 }
@@ -49,10 +77,11 @@ int textfile__new(struct textfile **ret, const char *dir, size_t max_series, con
 	if (!tf)
 		return -ENOMEM;
 	uname(&tf->kernel);
-	tf->dirfd = -1;
+	tf->dirfd = tf->lockfd = -1;
 	tf->dir = strdup(dir);
 	tf->cluster = strdup(cluster ?: "");
 	err = tf->dir && tf->cluster ? textfile__open(tf) : -ENOMEM;
+	err = err ?: textfile__lock(tf);
 	if (!err)
 		err = prom__new(&tf->prom, max_series);
 	if (err) {
@@ -67,8 +96,12 @@ void textfile__free(struct textfile *tf)
 {
 	if (!tf)
 		return;
+	if (tf->is_locked)
+		unlinkat(tf->dirfd, LOCK_NAME, 0);
 	if (tf->dirfd >= 0)
 		close(tf->dirfd);
+	if (tf->lockfd >= 0)
+		close(tf->lockfd);
 	prom__free(tf->prom);
 	free(tf->dir);
 	free(tf->cluster);
@@ -83,11 +116,6 @@ const char *textfile__warning(const struct textfile *tf)
 uint64_t textfile__failed_writes(const struct textfile *tf)
 {
 	return tf->n_failed;
-}
-
-int textfile__remove(struct textfile *tf)
-{
-	return tf->dirfd < 0 ? 0 : prom__unlink(tf->dirfd, PROM_FILE_NAME);
 }
 
 static int collect_comms(struct textfile_source *src, struct tracer *tracer)
@@ -225,7 +253,9 @@ static int textfile__publish_anew(struct textfile *tf)
 {
 	if (tf->dirfd >= 0)
 		close(tf->dirfd);
-	return textfile__open(tf) ?: prom__publish(tf->prom, tf->dirfd, PROM_FILE_NAME);
+	tf->is_locked = false;
+	return textfile__open(tf) ?: textfile__lock(tf) ?:
+	       prom__publish(tf->prom, tf->dirfd, PROM_FILE_NAME);
 }
 
 static int textfile__publish(struct textfile *tf, struct tracer *tracer,

@@ -18,7 +18,7 @@ struct textfile;
 /*
  * Opens dir and removes what agents that are gone left there. max_series is prom__new()'s. cluster
  * goes on every series; NULL or "": each job's own SLURM_CLUSTER_NAME, on the job's series.
- * 0, or -errno: -ENOENT, -ENOTDIR, -EACCES and -EROFS (cannot be written to), -ENOMEM.
+ * 0, or -errno: -EBUSY (another agent writes there), -ENOENT, -ENOTDIR, -EACCES and -EROFS (cannot be written to), -ENOMEM.
  */
 int textfile__new(struct textfile **ret, const char *dir, size_t max_series, const char *cluster);
 
@@ -37,12 +37,6 @@ const char *textfile__warning(const struct textfile *textfile);
  */
 int textfile__write(struct textfile *textfile, struct tracer *tracer);
 uint64_t textfile__failed_writes(const struct textfile *textfile);
-
-/*
- * Takes the file away, at the end of the agent: node_exporter would go on to serve the last values
- * of jobs that nobody looks at any more. 0 also when there is none.
- */
-int textfile__remove(struct textfile *textfile);
 
 /* The pure part, for textfile__write() and its test. */
 

@@ -56,7 +56,7 @@ const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
 
 /* Processes by what can be done with them. */
 struct tracer_census {
-	unsigned int traced, unsupported, waiting;
+	unsigned int traced, unsupported;
 };
 struct tracer_census tracer__census(struct tracer *tracer);
 

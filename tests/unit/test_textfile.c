@@ -40,6 +40,10 @@ static const char *file_name(void)
 
 static void remove_dir(void)
 {
+	char lock[128];
+
+	snprintf(lock, sizeof(lock), "%s/%s", dir, LOCK_NAME);
+	unlink(lock);
 	unlink(file_name());
 	CHECK_INT(rmdir(dir), 0);
 }
@@ -64,8 +68,6 @@ static void write_once(struct tracer *tracer, size_t max_series, const char *clu
 	CHECK_INT(textfile__new(&tf, dir, max_series, cluster), 0);
 	CHECK_INT(textfile__write(tf, tracer), 0);
 	CHECK(read_file() > 0);
-	CHECK_INT(textfile__remove(tf), 0);
-	CHECK_INT(textfile__remove(tf), 0);
 	textfile__free(tf);
 	remove_dir();
 }
@@ -328,6 +330,20 @@ TEST(directories)
 	CHECK(!textfile__warning(tf));
 	textfile__free(tf);
 	remove_dir();
+}
+
+TEST(one_agent_a_directory)
+{
+	struct textfile *first = NULL, *second = NULL;
+
+	make_dir();
+	CHECK_INT(textfile__new(&first, dir, 100, NULL), 0);
+	CHECK_INT(textfile__new(&second, dir, 100, NULL), -EBUSY);
+	CHECK(second == NULL);
+	textfile__free(first);
+	CHECK_INT(textfile__new(&second, dir, 100, NULL), 0);
+	textfile__free(second);
+	CHECK_INT(rmdir(dir), 0); /* nothing stays behind */
 }
 
 TEST(failed_writes_are_counted)
