@@ -6,20 +6,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <linux/close_range.h>
 
+#include "helper_child.h"
 #include "util.h"
 
 #define MAX_RUNNING 4
-
-/* In front of every message: data for the caller, or the child's last word. */
-struct envelope {
-	int32_t is_status, status;
-};
 
 struct helper {
 	struct helpers *all;
@@ -168,58 +162,6 @@ void helpers__free(struct helpers *h)
 	free(h);
 }
 
-static int compare_fds(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
-/* Closes everything above stderr but the given fds; a stuck child must hold nothing of ours. */
-static void close_others(const int *keep, int sock)
-{
-	int fds[ARRAY_SIZE(((struct helper_job *)0)->keep_fds) + 1];
-	unsigned int from = STDERR_FILENO + 1;
-
-	memcpy(fds, keep, sizeof(fds) - sizeof(int));
-	fds[ARRAY_SIZE(fds) - 1] = sock;
-	qsort(fds, ARRAY_SIZE(fds), sizeof(int), compare_fds);
-	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++) {
-		if (fds[i] < (int)from)
-			continue;
-		if (fds[i] > (int)from)
-			close_range(from, fds[i] - 1, 0);
-		from = fds[i] + 1;
-	}
-	close_range(from, ~0U, 0);
-}
-
-static int send_message(int fd, const struct envelope *envelope, struct msghdr *msg,
-			struct iovec *payload)
-{
-	struct iovec iov[2] = {
-		{.iov_base = (void *)envelope, .iov_len = sizeof(*envelope)},
-		*payload,
-	};
-
-	msg->msg_iov = iov;
-	msg->msg_iovlen = ARRAY_SIZE(iov);
-	return sendmsg(fd, msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-static void __attribute__((noreturn)) helper__child(struct helper *helper, int sock)
-{
-	struct envelope last = {.is_status = 1};
-	sigset_t none;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NAME, "nccl-bpf:helper");
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	close_others(helper->job.keep_fds, sock);
-	last.status = helper->job.work(helper->arg, sock);
-	send_message(sock, &last, &(struct msghdr){}, &(struct iovec){});
-	_exit(0);
-}
-
 static void helpers__start_queued(struct helpers *h);
 
 static void helper__finish(struct helper *helper, int status)
@@ -313,7 +255,7 @@ static int helper__start(struct helper *helper)
 		return -errno;
 	helper->pid = fork();
 	if (helper->pid == 0)
-		helper__child(helper, socks[1]);
+		helper_child__run(&helper->job, helper->arg, socks[1]);
 	close(socks[1]);
 	if (helper->pid < 0) {
 		err = -errno;
@@ -387,30 +329,6 @@ int helper__run(struct helpers *h, const struct helper_job *job)
 unsigned int helpers__pending(const struct helpers *h)
 {
 	return h->n_running + h->queue.n + h->doubtful.n;
-}
-
-int helper__reply(int reply_fd, const void *data, size_t len, const int *fds, int n_fds)
-{
-	union {
-		char space[CMSG_SPACE(HELPER_MAX_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control = {};
-	struct iovec payload = {.iov_base = (void *)data, .iov_len = len};
-	struct msghdr msg = {};
-	struct cmsghdr *c;
-
-	if (len > HELPER_MAX_MESSAGE || n_fds < 0 || n_fds > HELPER_MAX_FDS)
-		return -E2BIG;
-	if (n_fds) {
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
-	}
-	return send_message(reply_fd, &(struct envelope){}, &msg, &payload);
 }
 
 void helpers__close_elsewhere(struct helpers *h, const int *fds, int n_fds)

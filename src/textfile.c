@@ -45,8 +45,8 @@ static int textfile__open(struct textfile *tf)
 }
 
 /*
- * Two agents would take turns in one file. The kernel lets go of the lock of one that dies. One that
- * ends removes the name first: a lock on a file without a name is nobody's.
+ * Two agents would take turns in one file. The kernel lets go of the lock of one that dies. One
+ * that ends removes the name first: a lock on a file without a name is nobody's.
  */
 static int textfile__lock(struct textfile *tf)
 {
@@ -55,8 +55,8 @@ static int textfile__lock(struct textfile *tf)
 	while (!st.st_nlink) {
 		if (tf->lockfd >= 0)
 			close(tf->lockfd);
-		tf->lockfd = openat(tf->dirfd, LOCK_NAME,
-				    O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+		tf->lockfd = openat(tf->dirfd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+				    0600);
 		if (tf->lockfd < 0)
 			return -errno;
 		if (flock(tf->lockfd, LOCK_EX | LOCK_NB))

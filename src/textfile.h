@@ -18,7 +18,8 @@ struct textfile;
 /*
  * Opens dir and removes what agents that are gone left there. max_series is prom__new()'s. cluster
  * goes on every series; NULL or "": each job's own SLURM_CLUSTER_NAME, on the job's series.
- * 0, or -errno: -EBUSY (another agent writes there), -ENOENT, -ENOTDIR, -EACCES and -EROFS (cannot be written to), -ENOMEM.
+ * 0, or -errno: -EBUSY (another agent writes there), -ENOENT, -ENOTDIR, -EACCES and -EROFS (cannot
+ * be written to), -ENOMEM.
  */
 int textfile__new(struct textfile **ret, const char *dir, size_t max_series, const char *cluster);
 

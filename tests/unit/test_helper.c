@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "../../src/helper.c"
+#include "../../src/helper_child.c"
 #include "../../src/loop.c"
 
 #define MSEC NSEC_PER_MSEC
