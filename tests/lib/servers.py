@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What reads the agent's files in real life, node_exporter and Prometheus, and jobs to fill them."""
+import ctypes
+import http.client
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import urllib.parse
+
+import nbt
+
+LOOPBACK = "127.0.0.1"
+CLONE_NEWNS, CLONE_NEWUTS = 0x00020000, 0x04000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind((LOOPBACK, 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """A program that listens on a loopback port; another port is tried when one was taken."""
+
+    def __init__(self, command):
+        for _ in range(5):
+            self.port = free_port()
+            self.log = tempfile.TemporaryFile("w+")
+            self.process = subprocess.Popen(command(f"{LOOPBACK}:{self.port}"), stdout=self.log,
+                                            stderr=self.log, stdin=subprocess.DEVNULL)
+            nbt.defer(nbt.end, self.process)
+            nbt.wait_for(lambda: self.process.poll() is not None or self.answers(),
+                         f"{command('')[0]} to answer", 30)
+            if self.process.poll() is None:
+                return
+        raise AssertionError(f"it ends: {self.output()}")
+
+    def answers(self):
+        try:
+            return self.get("/-/ready" if isinstance(self, Prometheus) else "/")
+        except (OSError, http.client.HTTPException, AssertionError):
+            return False
+
+    def output(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def get(self, path):
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=20)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            body = response.read().decode()
+            assert response.status == 200, f"{path}: {response.status}: {body[:500]}"
+            return body or "empty"
+        finally:
+            connection.close()
+
+
+class NodeExporter(Server):
+    def __init__(self, directory):
+        program = nbt.need("prometheus-node-exporter", "prometheus-node-exporter")
+        super().__init__(lambda address: [
+            program, f"--web.listen-address={address}", "--collector.disable-defaults",
+            "--collector.textfile", f"--collector.textfile.directory={directory}",
+            "--web.disable-exporter-metrics", "--web.max-requests=0"])
+
+    def series(self):
+        return nbt.Series(self.get("/metrics"))
+
+    def clean_series(self):
+        """Its series; fails when it refused a file."""
+        series = self.series()
+        assert series.one("node_textfile_scrape_error") == 0, self.output()
+        return series
+
+
+class Prometheus(Server):
+    def __init__(self, node_exporter, interval="500ms"):
+        program = nbt.need("prometheus", "prometheus")
+        directory = nbt.tempdir()
+        config = directory / "prometheus.yml"  # JSON is YAML
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "scrape_configs": [{"job_name": "node", "static_configs": [
+                {"targets": [f"{LOOPBACK}:{node_exporter.port}"]}]}]}))
+        super().__init__(lambda address: [
+            program, f"--config.file={config}", f"--web.listen-address={address}",
+            f"--storage.tsdb.path={directory}/db"])
+        nbt.wait_for(lambda: self.query("up") and self.query("up")[0][1] == 1, "a first scrape", 30)
+
+    def query(self, expression):
+        """[(labels, value)] of an instant query."""
+        path = "/api/v1/query?" + urllib.parse.urlencode({"query": expression})
+        result = json.loads(self.get(path))["data"]["result"]
+        return [(entry["metric"], float(entry["value"][1])) for entry in result]
+
+
+def promtool(text):
+    """What `promtool check metrics` has to say against the text; "" when it is clean."""
+    program = nbt.need("promtool", "prometheus")
+    done = subprocess.run([program, "check", "metrics"], input=text, text=True,
+                          capture_output=True, timeout=30)
+    return "" if done.returncode == 0 else done.stdout + done.stderr or "it failed"
+
+
+class Crowd:
+    """tests/targets/crowd.c: armed (library loaded, nothing called yet) when constructed."""
+
+    def __init__(self, *args, env=None):
+        self.process = subprocess.Popen(
+            [nbt.TARGETS / "crowd", *map(str, args)], stdin=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, env={**os.environb, **(env or {})})
+        self.pid = self.process.pid
+        nbt.defer(self.stop)
+        self.expect("armed")
+
+    def expect(self, word):
+        line = self.process.stdout.readline()
+        assert line == word + "\n", f"crowd said {line!r}, not {word!r}"
+
+    def run(self):
+        self.go()
+        self.wait_done()
+
+    def go(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def wait_done(self):
+        self.expect("done")
+
+    def stop(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            nbt.end(self.process)
+
+
+def _checked(result):
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def private_mounts(*mounts):
+    """
+    A preexec_fn: the program sees a tmpfs at each (path, options, directories to make in it),
+    and nobody else does. Others reach it under /proc/PID/root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def prepare():
+        _checked(libc.unshare(CLONE_NEWNS))
+        _checked(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+        for path, options, directories in mounts:
+            _checked(libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", 0, options.encode()))
+            for directory in directories:
+                os.makedirs(os.path.join(path, directory))
+
+    return prepare
+
+
+def private_hostname(name):
+    """A preexec_fn: the program finds itself on a host of this name (bytes)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def prepare():
+        _checked(libc.unshare(CLONE_NEWUTS))
+        _checked(libc.sethostname(name, len(name)))
+
+    return prepare
+
+
+def fake_gpus(n):
+    """A preexec_fn: the program finds the driver's account of n GPUs, those that nccl-sim names."""
+    mount = private_mounts(("/proc/driver", "", []))
+
+    def prepare():
+        mount()
+        for i in range(n):
+            address = f"0000:{0x10 + 8 * i:02x}:00.0"
+            os.makedirs(f"/proc/driver/nvidia/gpus/{address}")
+            with open(f"/proc/driver/nvidia/gpus/{address}/information", "w") as file:
+                file.write(f"Model: \t\t Stand-in\nGPU UUID:\t {gpu_uuid(i)}\n"
+                           f"Bus Location: \t {address}\nDevice Minor: \t {i}\n"
+                           "GPU Excluded:\t No\n")
+
+    return prepare
+
+
+def gpu_uuid(i):
+    return f"GPU-00000000-1111-2222-3333-{i:012x}"
