@@ -1,19 +1,48 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What reads the agent's files in real life, node_exporter and Prometheus, and jobs to fill them."""
+import atexit
 import ctypes
+import functools
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import tempfile
 import urllib.parse
+from pathlib import Path
 
 import nbt
 
 LOOPBACK = "127.0.0.1"
 CLONE_NEWNS, CLONE_NEWUTS = 0x00020000, 0x04000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+
+@functools.cache
+def own_cgroup():
+    """A cgroup that holds this test run and what it starts, and nothing else of the machine."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    root = next((Path(m[1]) for m in mounts if m[2] == "cgroup2"), None)
+    if not root:
+        nbt.skip("no cgroup v2")
+    home = re.search("^0::(.*)$", Path("/proc/self/cgroup").read_text(), re.M)[1]
+    name = f"nccl-bpftrace-test.{os.getpid()}"
+
+    def leave():
+        (root / home.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
+        (root / name).rmdir()
+
+    (root / name).mkdir()
+    (root / name / "cgroup.procs").write_text(str(os.getpid()))
+    atexit.register(leave)
+    return f"/{name}"
+
+
+def agent(*args, **kwargs):
+    """An agent that sees the jobs of this test run only."""
+    return nbt.Agent("--cgroup", own_cgroup(), *args, **kwargs)
 
 
 def free_port():
@@ -107,10 +136,17 @@ def promtool(text):
     return "" if done.returncode == 0 else done.stdout + done.stderr or "it failed"
 
 
+def sim(*args, **kwargs):
+    """A simulated job that agent() sees."""
+    own_cgroup()
+    return nbt.Sim(*args, **kwargs)
+
+
 class Crowd:
     """tests/targets/crowd.c: armed (library loaded, nothing called yet) when constructed."""
 
     def __init__(self, *args, env=None):
+        own_cgroup()
         self.process = subprocess.Popen(
             [nbt.TARGETS / "crowd", *map(str, args)], stdin=subprocess.PIPE, text=True,
             stdout=subprocess.PIPE, env={**os.environb, **(env or {})})
