@@ -347,6 +347,8 @@ def test_five_hundred_processes():
     crowd = Crowd("processes", 500)
     attached(agent, 1)  # the library's probes stand; the parent itself never calls
     crowd.run()
+    attached(agent, 501)
+    crowd.run()
     series = settle(agent, lambda s: s.one("nccl_bpftrace_processes", state="traced") == 501 and
                     s.sum("nccl_operations_total") == 500 and
                     len(s.get("nccl_communicator_info")) == 500, "500 processes", 40)

@@ -12,12 +12,11 @@
  *
  * Says "armed", waits for a line, works, says "done" and stays until its standard input ends.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define SIM_VERSION 22809
@@ -28,6 +27,20 @@ static _Noreturn void fail(const char *what)
 {
 	fprintf(stderr, "crowd: %s\n", what);
 	exit(1);
+}
+
+static void say(const char *word)
+{
+	printf("%s\n", word);
+	fflush(stdout);
+}
+
+static void await_line(void)
+{
+	char line[16];
+
+	if (!fgets(line, sizeof(line), stdin))
+		exit(0);
 }
 
 static char *from_hex(const char *hex)
@@ -70,13 +83,24 @@ static void many_comms(long n, long sizes)
 		call(make_comm(NULL), 1);
 }
 
-/* A fork would be a copy of this process in the tracer's eyes: each one starts anew. */
-static void many_processes(long n)
+static void await_children(int fd, long n)
 {
-	int ready[2], hold[2];
 	char byte;
 
-	if (pipe(ready) || pipe(hold))
+	while (n--)
+		if (read(fd, &byte, 1) != 1)
+			fail("a child is gone");
+}
+
+/*
+ * A fork would be a copy of this process in the tracer's eyes: each one starts anew. Says "done"
+ * when all have loaded the library, and again when all have called.
+ */
+static void many_processes(long n)
+{
+	int ready[2], go[2], hold[2];
+
+	if (pipe(ready) || pipe(go) || pipe(hold))
 		fail("pipe");
 	for (long i = 0; i < n; i++) {
 		pid_t pid = fork();
@@ -85,23 +109,29 @@ static void many_processes(long n)
 			fail("fork");
 		if (pid)
 			continue;
-		dup2(hold[0], 0);
+		dup2(hold[0], 0); /* its end is the children's: this process holds hold[1] */
 		dup2(ready[1], 1);
-		close(hold[1]);
+		dup2(go[0], 2);
+		close_range(3, ~0U, 0);
 		execl("/proc/self/exe", "crowd", "child", (char *)NULL);
 		_exit(127);
 	}
+	await_children(ready[0], n);
+	say("done");
+	await_line();
 	for (long i = 0; i < n; i++)
-		if (read(ready[0], &byte, 1) != 1)
-			fail("a child is gone");
-	/* hold[1] closes with this process: then the children end */
+		if (write(go[1], "", 1) != 1)
+			fail("write");
+	await_children(ready[0], n);
 }
 
 static int child(void)
 {
 	char byte;
 
-	prctl(PR_SET_PDEATHSIG, 9);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (write(1, "", 1) != 1 || read(2, &byte, 1) != 1)
+		return 1;
 	call(make_comm(NULL), 1);
 	if (write(1, "", 1) != 1)
 		return 1;
@@ -154,12 +184,6 @@ static void work(char **argv, int n)
 		fail("usage");
 }
 
-static void say(const char *word)
-{
-	printf("%s\n", word);
-	fflush(stdout);
-}
-
 int main(int argc, char **argv)
 {
 	char line[16];
@@ -169,8 +193,7 @@ int main(int argc, char **argv)
 	if (argc == 5 && !strcmp(argv[1], "named")) /* before it is first looked at */
 		prctl(PR_SET_NAME, from_hex(argv[3]));
 	say("armed");
-	if (!fgets(line, sizeof(line), stdin))
-		return 0;
+	await_line();
 	work(argv, argc);
 	say("done");
 	while (fgets(line, sizeof(line), stdin))
