@@ -19,7 +19,6 @@ struct tracer_options command__tracer_options(const struct options *options)
 			},
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
-		.linger_ns = options->interval_s * NSEC_PER_SEC,
 	};
 
 	memcpy(t.pids, options->pids, sizeof(t.pids));

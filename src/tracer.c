@@ -175,8 +175,10 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 
 int tracer__refresh(struct tracer *tracer)
 {
-	int err = probe__consume(tracer->probe);
+	int err;
 
+	tracer->refreshed_ns = now_ns();
+	err = probe__consume(tracer->probe);
 	comms__begin(tracer->comms);
 	return probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
 }
@@ -223,11 +225,7 @@ static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
 
 void tracer__expire(struct tracer *tracer)
 {
-	uint64_t now = now_ns();
-	struct sweep sweep = {
-		.tracer = tracer,
-		.before_ns = now > tracer->options.linger_ns ? now - tracer->options.linger_ns : 0,
-	};
+	struct sweep sweep = {.tracer = tracer, .before_ns = tracer->refreshed_ns};
 
 	comms__begin(tracer->comms);
 	probe__read_counters(tracer->probe, on_sweep_counter, &sweep);

@@ -25,7 +25,6 @@ struct tracer_options {
 	uint32_t pids[TRACER_MAX_PIDS]; /* only these, when n_pids is not 0 */
 	unsigned int n_pids;
 	const char *cgroup;   /* only processes in it; NULL: all */
-	uint64_t linger_ns;   /* how long what has ended stays in the picture */
 	const char *gpu_root; /* GPU_PROC_ROOT */
 };
 
@@ -42,7 +41,7 @@ int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx);
 /* Takes in ring and counters: the picture is as of now. */
 int tracer__refresh(struct tracer *tracer);
 
-/* Drops what ended longer than linger_ns ago; call after a publication. */
+/* Drops what had ended at the last refresh: a publication in between has shown it once more. */
 void tracer__expire(struct tracer *tracer);
 
 struct comms *tracer__comms(struct tracer *tracer);

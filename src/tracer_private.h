@@ -19,6 +19,7 @@ struct tracer {
 	struct comms *comms;
 	struct gpu_table *gpus;
 	struct loop_source *ring, *tick;
+	uint64_t refreshed_ns; /* when the last refresh began, CLOCK_MONOTONIC */
 	bool tick_runs, started, settled;
 	bool rescan;	 /* a file turned out to be NCCL: who maps it? */
 	bool rescanning; /* its processes were there before the probes */
