@@ -217,7 +217,7 @@ def test_full_disk_keeps_the_old_file():
     kept = agent.file.read_bytes()
     assert kept.endswith(b"\n") and kept.count(b"\n") >= old.count(b"\n")
     assert nbt.Series(kept.decode()).one(HEARTBEAT) < time.time() - 2
-    assert sorted(p.name for p in agent.directory.iterdir()) == ["filler", "nccl_bpftrace.prom"]
+    assert not list(agent.directory.glob(".*.tmp"))
     assert exporter.clean_series().one(HEARTBEAT) > 0
     said = [line for line in agent.output().splitlines() if "cannot write" in line]
     assert len(said) == 1 and "No space left on device" in said[0], said
@@ -418,8 +418,8 @@ def test_left_overs_of_a_dead_agent_are_swept():
 
     first = servers.agent(directory=directory, wait=False, preexec_fn=die_within_a_write)
     assert first.process.wait(20) == -signal.SIGXFSZ
-    left = [p.name for p in directory.iterdir() if p != stranger]
-    assert left and not any(name.endswith(".prom") for name in left), left
+    left = [p.name for p in directory.glob(".*.tmp") if p != stranger]
+    assert left and not list(directory.glob("*.prom")), list(directory.iterdir())
     assert NodeExporter(directory).clean_series().get(HEARTBEAT) == []
     second = servers.agent(directory=directory)
     second.fresh()
@@ -440,6 +440,18 @@ def test_killed_agent_s_file_is_taken_over():
     assert series.one(HEARTBEAT) > stale.one(HEARTBEAT)
     assert series.sum("nccl_operations_total") == 0, "what came before is not known"
     assert series.one("nccl_bpftrace_processes", state="traced") == 1
+
+
+def test_one_agent_a_directory():
+    """A second one is refused while the first runs, and not after."""
+    first = servers.agent()
+    args = ["run", "--interval", "1", "--duration", "1", "--textfile-dir", first.directory]
+    refused = nbt.run_agent(*args)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused
+    assert str(first.directory) in refused.stderr
+    first.fresh()
+    assert first.stop() == 0
+    assert nbt.run_agent(*args).returncode == 0
 
 
 def test_ended_agent_leaves_one_whole_file():
