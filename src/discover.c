@@ -283,7 +283,10 @@ int discover__watch(struct discover *d)
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_DUMMY,
 		.sample_period = 1,
-		.wakeup_events = 1,
+		/* Wake for every record: a count of events would count samples, of which this has
+		 * none, and then only a ring half full wakes. */
+		.watermark = 1,
+		.wakeup_watermark = 1,
 		.mmap = 1,
 		.mmap2 = 1,
 	};
