@@ -363,6 +363,15 @@ def test_five_hundred_processes():
            not s.get("nccl_bpftrace_process_info"), "none left")
 
 
+def test_late_job_is_found_within_a_second():
+    """Of a job that starts after the agent and calls for 3 s at 100 a second, 2 s are counted."""
+    agent = servers.agent()
+    sim = servers.sim("comm world config; loop 300 { rate 100; allreduce world 100 fp32 }", ranks=1)
+    sim.run()
+    counted = agent.fresh().sum("nccl_operations_total")
+    assert 200 <= counted <= 300, counted
+
+
 def inspector_file(gpu):
     """As NVIDIA Inspector of NCCL 2.30 writes it: no HELP, no TYPE, families interleaved."""
     text = ""
