@@ -134,8 +134,8 @@ static __always_inline void key__overflow(struct nb_key *key)
 	key->comm = NB_COMM_OVERFLOW;
 }
 
-/* One more key for the process, if it may have one. */
-static __always_inline bool process__charge(__u32 tgid)
+/* One more key for the process, if it may have one: where that is counted, else NULL. */
+static __always_inline __u32 *process__charge(__u32 tgid)
 {
 	__u32 zero = 0, *keys = bpf_map_lookup_elem(&processes, &tgid);
 
@@ -144,20 +144,26 @@ static __always_inline bool process__charge(__u32 tgid)
 		keys = bpf_map_lookup_elem(&processes, &tgid);
 	}
 	if (!keys || *keys >= NB_KEYS_PER_PROCESS)
-		return false;
+		return NULL;
 	__sync_fetch_and_add(keys, 1);
-	return true;
+	return keys;
 }
 
 static __noinline struct nb_counter *counter__insert(struct nb_key *key)
 {
 	struct nb_counter fresh = {.sequence = NB_NO_SEQUENCE};
+	__u32 *keys;
+	long err = 0;
 
 	if (!key)
 		return NULL;
 	fresh.first_ns = bpf_ktime_get_ns();
-	if (!process__charge(key->tgid) ||
-	    (bpf_map_update_elem(&counters, key, &fresh, BPF_NOEXIST) == -7 /* E2BIG: full */)) {
+	keys = process__charge(key->tgid);
+	if (keys)
+		err = bpf_map_update_elem(&counters, key, &fresh, BPF_NOEXIST);
+	if (keys && err) /* no place, or another thread was faster */
+		__sync_fetch_and_add(keys, -1);
+	if (!keys || err == -7 /* E2BIG: full */) {
 		key__overflow(key);
 		bpf_map_update_elem(&counters, key, &fresh, BPF_NOEXIST);
 	}
@@ -192,14 +198,19 @@ static __always_inline __u64 sequence__read(const struct nb_key *key,
 	return number;
 }
 
-/* Calls of one group all see the number from before it: NCCL raises it at launch. */
-static __always_inline void counter__sequence(struct nb_counter *counter, __u64 number)
+/*
+ * Calls of one group all see the number from before it: NCCL raises it at launch. It launches
+ * nothing without data, or for a rank alone.
+ */
+static __always_inline void counter__sequence(struct nb_counter *counter, const struct nb_record *r)
 {
-	if (counter->sequence == number) {
-		__sync_fetch_and_add(&counter->pending, 1);
+	__u64 launches = r->count && r->n_ranks != 1;
+
+	if (counter->sequence == r->sequence) {
+		__sync_fetch_and_add(&counter->pending, launches);
 	} else {
-		counter->sequence = number;
-		counter->pending = 1;
+		counter->sequence = r->sequence;
+		counter->pending = launches;
 	}
 }
 
@@ -217,7 +228,7 @@ static __always_inline void counter__add(struct nb_counter *counter, const struc
 	counter->last_datatype = r->datatype;
 	counter->last_redop = r->redop;
 	counter->last_root = r->root;
-	counter__sequence(counter, r->sequence);
+	counter__sequence(counter, r);
 }
 
 static __always_inline void record__load(struct nb_record *r, const struct arguments *a,

@@ -77,7 +77,7 @@ struct nb_counter {
 	__u64 first_ns;	     /* CLOCK_MONOTONIC */
 	__u64 last_ns;
 	__u64 sequence; /* NCCL's number at the last call's entry, NB_NO_SEQUENCE: not known */
-	__u64 pending;	/* calls since that number last changed, the last one included */
+	__u64 pending;	/* launching calls since that number last changed, the last one included */
 	__u64 last_count;
 	__u32 last_datatype;
 	__u32 last_redop;

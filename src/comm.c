@@ -11,13 +11,13 @@
 
 #define MAX_CREATIONS 32   /* unmatched ones remembered per process; the oldest is overwritten */
 #define MAX_OWNERS    8192 /* processes remembered */
+#define MAX_PLACES    (2 * NB_MAX_COUNTERS)
 
 /* A communicator being made, as the call's arguments tell. */
 struct creation {
 	uint64_t time_ns, pointer; /* pointer 0: none, or matched */
 	int32_t n_ranks, rank;	   /* 0, -1: the call does not say */
-	enum nccl_meaning meaning;
-	bool claimed;
+	unsigned int left;	   /* communicators that it can still account for */
 };
 
 /* What is remembered per process. */
@@ -37,8 +37,19 @@ struct public_name {
 	UT_hash_handle hh;
 };
 
+/* An address of a process, where communicators stand one after the other. */
+struct place {
+	struct place_key {
+		uint64_t address, tgid;
+	} key;
+	struct comm *living; /* NULL: none known */
+	uint64_t ended_ns;   /* the last end told of here, 0: none */
+	UT_hash_handle hh;
+};
+
 struct comms {
 	struct comm *all;
+	struct place *places;
 	struct owner *owners;
 	struct public_name *names;
 };
@@ -65,9 +76,43 @@ static struct public_name *comms__find_name(const struct comms *comms, uint64_t 
 	return name;
 }
 
+static struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address)
+{
+	const struct place_key key = {address, tgid};
+	struct place *place;
+
+	HASH_FIND(hh, comms->places, &key, sizeof(key), place);
+	return place;
+}
+
+/* NULL: no memory, or a process names ever new addresses. */
+static struct place *comms__place(struct comms *comms, uint32_t tgid, uint64_t address)
+{
+	struct place *place = comms__find_place(comms, tgid, address);
+
+	if (place || HASH_COUNT(comms->places) >= MAX_PLACES)
+		return place;
+	place = calloc(1, sizeof(*place));
+	if (!place)
+		return NULL;
+	place->key = (struct place_key){address, tgid};
+	HASH_ADD(hh, comms->places, key, sizeof(place->key), place);
+	return place;
+}
+
+static void comms__drop_place(struct comms *comms, struct place *place)
+{
+	HASH_DEL(comms->places, place);
+	free(place);
+}
+
 static void comms__drop(struct comms *comms, struct comm *comm)
 {
 	struct public_name *name = comms__find_name(comms, comm->key.hash, comm->key.rank);
+	struct place *place = comms__find_place(comms, comm->key.tgid, comm->key.address);
+
+	if (place && place->living == comm)
+		place->living = NULL;
 
 	if (name && name->comm == comm) {
 		HASH_DEL(comms->names, name);
@@ -91,6 +136,8 @@ void comms__free(struct comms *comms)
 		comms__drop(comms, comms->all);
 	while (comms->owners)
 		comms__drop_owner(comms, comms->owners);
+	while (comms->places)
+		comms__drop_place(comms, comms->places);
 	free(comms);
 }
 
@@ -147,13 +194,40 @@ static struct comm *comms__find(struct comms *comms, const struct comm_key *key)
 	return comm;
 }
 
-/* An address belongs to one communicator: a new one there is the end of the old. */
-static void comms__supersede(struct comms *comms, const struct comm *by, uint64_t now_ns)
+/* When it was last known to stand. */
+static uint64_t comm__alive_ns(const struct comm *comm)
 {
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
-		if (comm != by && comm->key.address == by->key.address &&
-		    comm->key.tgid == by->key.tgid && !comm->dead_ns)
-			comm->dead_ns = now_ns;
+	return comm->last_ns > comm->read_ns ? comm->last_ns : comm->read_ns;
+}
+
+static void comm__die(struct comm *comm, uint64_t at_ns)
+{
+	uint64_t alive_ns = comm__alive_ns(comm);
+
+	comm->dead_ns = at_ns > alive_ns ? at_ns : alive_ns;
+}
+
+/*
+ * An address belongs to one communicator at a time: the one last known to stand. Counters come in
+ * any order, and after the records of ends: both are judged by their times.
+ */
+static void comms__settle(struct comms *comms, struct comm *comm)
+{
+	struct place *place = comms__place(comms, comm->key.tgid, comm->key.address);
+	struct comm *other = place ? place->living : NULL;
+
+	if (!place || other == comm)
+		return;
+	if (place->ended_ns && place->ended_ns >= comm__alive_ns(comm)) {
+		comm__die(comm, place->ended_ns);
+	} else if (other && comm__alive_ns(other) > comm__alive_ns(comm)) {
+		comm__die(comm, other->known_ns);
+	} else {
+		if (other)
+			comm__die(other, comm->known_ns);
+		place->living = comm;
+		comm->dead_ns = 0;
+	}
 }
 
 static struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
@@ -189,16 +263,22 @@ static void comms__note_creation(struct comms *comms, const struct nb_record *r,
 		.pointer = r->count,
 		.n_ranks = r->n_ranks,
 		.rank = meaning == NCCL_MEANS_CREATES_MANY ? -1 : r->rank,
-		.meaning = meaning,
+		.left = meaning == NCCL_MEANS_CREATES_MANY && r->n_ranks > 0 ? r->n_ranks : 1,
 	};
 }
 
+/* Its calls may not have been counted yet: the place remembers the end. */
 static void comms__note_end(struct comms *comms, const struct nb_record *r)
 {
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
-		if (comm->key.address == r->comm && comm->key.tgid == r->tgid && !comm->dead_ns &&
-		    comm->first_ns <= r->time_ns)
-			comm->dead_ns = r->time_ns;
+	struct place *place = r->comm ? comms__place(comms, r->tgid, r->comm) : NULL;
+
+	if (!place)
+		return;
+	place->ended_ns = r->time_ns;
+	if (!place->living || place->living->known_ns > r->time_ns)
+		return;
+	comm__die(place->living, r->time_ns);
+	place->living = NULL;
 }
 
 void comms__record(struct comms *comms, const struct nb_record *record)
@@ -213,7 +293,7 @@ void comms__record(struct comms *comms, const struct nb_record *record)
 
 static bool creation__fits(const struct creation *c, const struct comm *comm)
 {
-	return c->time_ns && !c->claimed && c->time_ns <= comm->known_ns &&
+	return c->left && c->time_ns <= comm->known_ns &&
 	       (!c->n_ranks || c->n_ranks == comm->n_ranks) &&
 	       (c->rank < 0 || c->rank == comm->key.rank);
 }
@@ -234,7 +314,7 @@ static void comms__claim_creation(struct comms *comms, struct comm *comm)
 		if (!creation__fits(c, comm) || c->time_ns < owner->complete_ns)
 			continue;
 		comm->identity = COMM_OBSERVED;
-		c->claimed = c->meaning != NCCL_MEANS_CREATES_MANY;
+		c->left--;
 		return;
 	}
 }
@@ -274,9 +354,23 @@ static void comm__date(struct comm *comm, const struct nb_counter *c)
 		comm->first_ns = c->first_ns;
 	if (c->last_ns > comm->last_ns)
 		comm->last_ns = c->last_ns;
-	if (!comm->key.hash && comm->dead_ns && c->first_ns < comm->dead_ns &&
-	    c->last_ns > comm->dead_ns)
-		comm->dead_ns = 0; /* without a hash the address alone tells: in use again */
+	if (c->first_ns < comm->known_ns)
+		comm->known_ns = c->first_ns;
+}
+
+/*
+ * Known to stand after its end was seen. Without a hash the address alone tells, and it is in use
+ * by another: what is counted is both, and whose rank that is cannot be said any more.
+ */
+static void comms__revive(struct comms *comms, struct comm *comm)
+{
+	if (!comm->key.hash) {
+		comm->identity = COMM_UNKNOWN;
+		comm->rank = -1;
+		comm->n_ranks = 0;
+		comm->is_mixed = true;
+	}
+	comms__settle(comms, comm);
 }
 
 struct comm *comms__count(struct comms *comms, const struct nb_key *key, const struct nb_counter *c)
@@ -299,8 +393,10 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 		return NULL;
 	comm__date(comm, c);
 	if (is_new) {
-		comms__supersede(comms, comm, c->first_ns);
+		comms__settle(comms, comm);
 		comms__claim_creation(comms, comm);
+	} else if (comm->dead_ns && comm->last_ns > comm->dead_ns) {
+		comms__revive(comms, comm);
 	}
 	op = &comm->operations[nccl_functions[key->function].operation];
 	op->calls += c->calls;
@@ -357,15 +453,18 @@ void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool lis
 	if (!comm)
 		return;
 	comm->listed |= listed;
+	if (now_ns > comm->read_ns)
+		comm->read_ns = now_ns;
 	comm__take_identity(comm, id);
 	comm__take_sequences(comm, id);
+	comms__settle(comms, comm);
 	comms__claim_creation(comms, comm);
 }
 
 static struct creation *owner__find_pointer(struct owner *owner, uint64_t pointer)
 {
 	for (int i = 0; owner && i < MAX_CREATIONS; i++)
-		if (owner->creations[i].pointer == pointer && owner->creations[i].time_ns)
+		if (owner->creations[i].pointer == pointer && owner->creations[i].left)
 			return &owner->creations[i];
 	return NULL;
 }
@@ -373,20 +472,19 @@ static struct creation *owner__find_pointer(struct owner *owner, uint64_t pointe
 void comms__made(struct comms *comms, uint32_t tgid, uint64_t pointer, uint64_t address)
 {
 	struct creation *c = owner__find_pointer(comms__find_owner(comms, tgid), pointer);
+	const struct place *place = comms__find_place(comms, tgid, address);
+	struct comm *comm = place ? place->living : NULL;
 
-	if (!c)
+	if (!c || !comm || comm->is_mixed || comm__alive_ns(comm) < c->time_ns)
 		return;
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next) {
-		if (comm->key.tgid != tgid || comm->key.address != address || comm->dead_ns)
-			continue;
-		c->pointer = 0;
-		c->claimed = true;
-		if (comm->identity == COMM_UNKNOWN && c->rank >= 0) {
-			comm->rank = c->rank;
-			comm->n_ranks = c->n_ranks;
-		}
-		comm->identity = COMM_OBSERVED;
+	c->pointer = 0;
+	if (comm->identity != COMM_OBSERVED)
+		c->left--;
+	if (comm->identity == COMM_UNKNOWN && c->rank >= 0) {
+		comm->rank = c->rank;
+		comm->n_ranks = c->n_ranks;
 	}
+	comm->identity = COMM_OBSERVED;
 }
 
 unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *pointers,
@@ -399,7 +497,7 @@ unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *
 		const struct creation *c =
 			&owner->creations[(owner->next_creation - i) % MAX_CREATIONS];
 
-		if (c->time_ns && c->pointer && !c->claimed)
+		if (c->pointer && c->left)
 			pointers[n++] = c->pointer;
 	}
 	return n;
@@ -430,11 +528,15 @@ void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns)
 
 void comms__expire(struct comms *comms, uint64_t before_ns)
 {
+	struct place *place, *next_place;
 	struct comm *comm, *next;
 
 	HASH_ITER(hh, comms->all, comm, next)
 	if (comm__expired(comm, before_ns))
 		comms__drop(comms, comm);
+	HASH_ITER(hh, comms->places, place, next_place)
+	if (!place->living && place->ended_ns < before_ns)
+		comms__drop_place(comms, place);
 }
 
 struct comm *comms__first(struct comms *comms)

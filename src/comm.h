@@ -48,9 +48,11 @@ struct comm {
 	int32_t node, n_nodes;	    /* -1, 0: not known */
 	int64_t bus_id;		    /* -1: not known */
 	uint64_t known_ns;	    /* since when we know of it */
+	uint64_t read_ns;	    /* when its struct was last read; 0: never */
 	uint64_t first_ns, last_ns; /* of calls; 0: none seen */
 	uint64_t dead_ns;	    /* when its end was seen; 0: alive as far as known */
 	bool learnt;		    /* its struct was read */
+	bool is_mixed;		    /* several in succession that nothing tells apart */
 	bool scan_asked;	    /* the tracer's note: it asked for that once */
 	bool listed;		    /* NCCL's own list had it */
 	bool is_double; /* another process holds the same rank of the same communicator */
@@ -76,7 +78,7 @@ void comms__begin(struct comms *comms);
 struct comm *comms__count(struct comms *comms, const struct nb_key *key,
 			  const struct nb_counter *counter);
 
-/* An identity read from the process at that address, then. */
+/* An identity read from the process at that address; now_ns: before the reading began. */
 void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool listed,
 		  uint64_t now_ns, const struct nccl_identity *identity);
 

@@ -22,7 +22,7 @@ static char *trim(char *text)
 
 static int complain(const char *path, unsigned int number, const char *key, const char *why)
 {
-	fprintf(stderr, "nccl-bpftrace: %s:%u: %s '%s'\n", path, number, why, key);
+	fprintf(stderr, "nccl-bpftrace: %s:%u: %s%s\n", path, number, key, why);
 	return -EINVAL;
 }
 
@@ -39,13 +39,20 @@ static int read_setting(const char *path, unsigned int number, char *line,
 		return 0;
 	equals = strchr(key, '=');
 	if (!equals)
-		return complain(path, number, key, "not of the form `option = value`:");
+		return complain(path, number, key, " has no value: expected `option = value`");
 	*equals = 0;
 	value = strdup(trim(equals + 1));
 	if (!value)
 		return -ENOMEM;
 	key = trim(key);
-	return setting(ctx, key, value, &why) ? complain(path, number, key, why) : 0;
+	return setting(ctx, key, value, &why) ? complain(path, number, "", why) : 0;
+}
+
+static int cannot_read(const char *path)
+{
+	fprintf(stderr, "nccl-bpftrace: --config %s: %s: give a file that can be read\n", path,
+		strerror(errno));
+	return -EINVAL;
 }
 
 int config_file__read(const char *path, config_setting_fn *setting, void *ctx)
@@ -55,15 +62,13 @@ int config_file__read(const char *path, config_setting_fn *setting, void *ctx)
 	unsigned int number = 0;
 	size_t size = 0;
 
-	if (!file) {
-		fprintf(stderr, "nccl-bpftrace: --config %s: %s\n", path, strerror(errno));
-		return -EINVAL;
-	}
+	if (!file)
+		return cannot_read(path);
 	while (getline(&line, &size, file) >= 0) {
 		int err = read_setting(path, ++number, line, setting, ctx);
 
 		if (err)
 			return err;
 	}
-	return 0;
+	return ferror(file) ? cannot_read(path) : 0;
 }

@@ -50,6 +50,7 @@ struct discover {
 	unsigned int n_due;
 	bool scan_all;
 	uint64_t overflows;
+	uint64_t n_scans;
 };
 
 /* PERF_RECORD_MMAP2 up to the file name (linux/perf_event.h). */
@@ -151,6 +152,7 @@ int discover__scan(struct discover *d, uint32_t pid)
 	size_t have = 0;
 	ssize_t n;
 
+	d->n_scans++;
 	if (fd < 0)
 		return fd == -ESRCH ? 0 : fd;
 	while ((n = read(fd, (char *)mappings + have, sizeof(mappings) - have)) != 0) {
@@ -300,6 +302,11 @@ int discover__watch(struct discover *d)
 	return err
 		       ?: loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices),
 				       discover__on_quiet_over, d, &d->readable);
+}
+
+uint64_t discover__scans(const struct discover *d)
+{
+	return d->n_scans;
 }
 
 uint64_t discover__overflows(const struct discover *d)

@@ -34,6 +34,9 @@ int discover__scan(struct discover *discover, uint32_t pid);
 /* Starts listening for new mappings. 0 or -errno. */
 int discover__watch(struct discover *discover);
 
+/* Scans begun so far: what holds within one may not in the next. */
+uint64_t discover__scans(const struct discover *d);
+
 /* Times that the kernel's notices overflowed and a whole scan made up for it. */
 uint64_t discover__overflows(const struct discover *discover);
 

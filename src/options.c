@@ -3,10 +3,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cgroup.h"
 #include "config_file.h"
 #include "util.h"
 
@@ -19,6 +21,18 @@ static void *field(struct options *options, const struct option_row *row)
 	return (char *)options + row->offset;
 }
 
+/* Why a value is refused: whoever knows where it stands prints it. */
+static int __attribute__((format(printf, 2, 3)))
+refuse(struct options *options, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(options->why, sizeof(options->why), format, args);
+	va_end(args);
+	return -EINVAL;
+}
+
 static int parse_flag(struct options *options, const char *value, const struct option_row *row)
 {
 	(void)value;
@@ -28,11 +42,8 @@ static int parse_flag(struct options *options, const char *value, const struct o
 
 static int parse_text(struct options *options, const char *value, const struct option_row *row)
 {
-	if (!*value) {
-		fprintf(stderr, "nccl-bpftrace: --%s is empty: give a %s\n", row->name,
-			row->metavar);
-		return -EINVAL;
-	}
+	if (!*value)
+		return refuse(options, "--%s is empty: give a %s", row->name, row->metavar);
 	*(const char **)field(options, row) = value;
 	return 0;
 }
@@ -53,11 +64,10 @@ static int parse_digits(const char *text, uint64_t *ret)
 	return 0;
 }
 
-static int bad_number(const char *value, const struct option_row *row)
+static int bad_number(struct options *options, const char *value, const struct option_row *row)
 {
-	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is not a whole number from %llu to %llu\n",
-		row->name, value, (unsigned long long)row->min, (unsigned long long)row->max);
-	return -EINVAL;
+	return refuse(options, "--%s: '%s' is not a whole number from %llu to %llu", row->name,
+		      value, (unsigned long long)row->min, (unsigned long long)row->max);
 }
 
 static int parse_number(struct options *options, const char *value, const struct option_row *row)
@@ -65,7 +75,7 @@ static int parse_number(struct options *options, const char *value, const struct
 	uint64_t n;
 
 	if (parse_digits(value, &n) || n < row->min || n > row->max)
-		return bad_number(value, row);
+		return bad_number(options, value, row);
 	*(uint64_t *)field(options, row) = n;
 	return 0;
 }
@@ -75,12 +85,9 @@ static int parse_pid(struct options *options, const char *value, const struct op
 	uint64_t n;
 
 	if (parse_digits(value, &n) || n < row->min || n > row->max)
-		return bad_number(value, row);
-	if (options->n_pids == TRACER_MAX_PIDS) {
-		fprintf(stderr, "nccl-bpftrace: --pid: at most %d; use --cgroup for more\n",
-			TRACER_MAX_PIDS);
-		return -EINVAL;
-	}
+		return bad_number(options, value, row);
+	if (options->n_pids == TRACER_MAX_PIDS)
+		return refuse(options, "--pid: at most %d; use --cgroup for more", TRACER_MAX_PIDS);
 	options->pids[options->n_pids++] = n;
 	return 0;
 }
@@ -96,9 +103,7 @@ static int parse_method(struct options *options, const char *value, const struct
 		options->method = i;
 		return 0;
 	}
-	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is none of auto, multi, perf\n", row->name,
-		value);
-	return -EINVAL;
+	return refuse(options, "--%s: '%s' is none of auto, multi, perf", row->name, value);
 }
 
 static int parse_size(struct options *options, const char *value, const struct option_row *row)
@@ -115,9 +120,20 @@ static int parse_size(struct options *options, const char *value, const struct o
 			return 0;
 		}
 	}
-	fprintf(stderr, "nccl-bpftrace: --%s: '%s' is not a size from 4K to 1024M\n", row->name,
-		value);
-	return -EINVAL;
+	return refuse(options, "--%s: '%s' is not a size from 4K to 1024M", row->name, value);
+}
+
+static int parse_cgroup(struct options *options, const char *value, const struct option_row *row)
+{
+	char *name;
+
+	if (cgroup__resolve(value, &name))
+		return refuse(options,
+			      "--%s: there is no cgroup '%s': give its directory below "
+			      "/sys/fs/cgroup",
+			      row->name, value);
+	*(const char **)field(options, row) = name;
+	return 0;
 }
 
 const struct option_row option_rows[] = {
@@ -132,7 +148,7 @@ const struct option_row option_rows[] = {
 	{"pid", 0, "PID", BIT(RUN) | BIT(PS), "only this process; can be given more than once",
 	 parse_pid, 1, 4194304, 0},
 	{"cgroup", 0, "PATH", BIT(RUN) | BIT(PS),
-	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_text,
+	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_cgroup,
 	 .offset = FIELD(cgroup)},
 	{"no-ui", 0, NULL, BIT(RUN), "log lines, even on a terminal", parse_flag,
 	 .offset = FIELD(no_ui)},
@@ -208,7 +224,10 @@ static int parse_option(struct options *options, char **argv, int *at)
 			row->name, row->metavar);
 		return -EINVAL;
 	}
-	return row->parse(options, value, row);
+	if (!row->parse(options, value, row))
+		return 0;
+	fprintf(stderr, "nccl-bpftrace: %s\n", options->why);
+	return -EINVAL;
 }
 
 static int parse_command(struct options *options, const char *name)
@@ -247,13 +266,12 @@ static int parse_setting(void *ctx, const char *key, const char *value, const ch
 	struct options *options = ctx;
 	const struct option_row *row = find_option(key, strlen(key), 0);
 
-	*ret_why = "not an option of `run`:";
+	*ret_why = options->why;
 	if (!row || !(row->commands & BIT(RUN)))
-		return -EINVAL;
-	*ret_why = "only the command line takes";
+		return refuse(options,
+			      "'%s' is not an option of `run`: see nccl-bpftrace run --help", key);
 	if (row->parse == parse_flag || !strcmp(key, "config"))
-		return -EINVAL;
-	*ret_why = "bad value of";
+		return refuse(options, "only the command line takes '%s'", key);
 	return row->parse(options, value, row);
 }
 

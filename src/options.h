@@ -25,6 +25,7 @@ struct options {
 	unsigned int n_pids;
 	bool no_ui, json, verbose, checksum, help, version;
 	enum probe_method method;
+	char why[512]; /* a value was refused */
 };
 
 struct option_row {

@@ -83,13 +83,8 @@ bool procinfo__valid(const struct procinfo *info)
 bool procinfo__in_cgroup(uint32_t pid, const char *path)
 {
 	char text[MAX_CGROUP], *line, *rest = text;
-	size_t len;
+	size_t len = strlen(path);
 
-	if (!strncmp(path, "/sys/fs/cgroup", strlen("/sys/fs/cgroup")))
-		path += strlen("/sys/fs/cgroup");
-	len = strlen(path);
-	while (len && path[len - 1] == '/')
-		len--;
 	if (read_proc(pid, "cgroup", text, sizeof(text)) < 0)
 		return false;
 	while ((line = strsep(&rest, "\n"))) {

@@ -22,8 +22,7 @@ int procinfo__work(void *arg, int reply_fd);
 /* A reply is foreign input: true when every text ends inside its field. */
 bool procinfo__valid(const struct procinfo *info);
 
-/* Is the process in the cgroup, or below it? path as in /proc/PID/cgroup or under /sys/fs/cgroup.
- */
+/* Is the process in the cgroup, or below it? path as cgroup__resolve() makes it. */
 bool procinfo__in_cgroup(uint32_t pid, const char *path);
 
 #endif

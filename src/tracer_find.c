@@ -24,9 +24,11 @@ static bool tracer__wants_process(struct tracer *tracer, uint32_t tgid)
 {
 	const struct tracer_options *o = &tracer->options;
 
-	if (o->cgroup && tracer->cgroup_pid != tgid) {
+	if (o->cgroup && (tracer->cgroup_pid != tgid ||
+			  tracer->cgroup_scan != discover__scans(tracer->discover))) {
 		tracer->cgroup_in = procinfo__in_cgroup(tgid, o->cgroup);
 		tracer->cgroup_pid = tgid;
+		tracer->cgroup_scan = discover__scans(tracer->discover);
 	}
 	if (o->cgroup && !tracer->cgroup_in)
 		return false;
@@ -223,7 +225,6 @@ void tracer__rescan_if_due(struct tracer *tracer)
 	if (!tracer->rescan)
 		return;
 	tracer->rescan = false;
-	tracer->cgroup_pid = 0;
 	tracer->rescanning = true;
 	discover__scan(tracer->discover, 0);
 	tracer->rescanning = false;

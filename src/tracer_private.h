@@ -25,7 +25,8 @@ struct tracer {
 	bool rescanning; /* its processes were there before the probes */
 	loop_fn *on_settled;
 	void *settled_ctx;
-	uint32_t cgroup_pid; /* the last process asked about, and the answer */
+	uint32_t cgroup_pid; /* the last process asked about, and the answer: good for one scan */
+	uint64_t cgroup_scan;
 	bool cgroup_in;
 };
 

@@ -108,7 +108,7 @@ static void take_entry(struct question *q, const struct commscan_entry *e)
 	if (e->err == -EAGAIN)
 		q->unfinished = true;
 	if (!e->err)
-		comms__learn(comms, q->tgid, e->address, e->listed, now_ns(), &e->identity);
+		comms__learn(comms, q->tgid, e->address, e->listed, q->asked_ns, &e->identity);
 	if (e->pointer && e->err != -EAGAIN)
 		comms__made(comms, q->tgid, e->pointer, e->address);
 }

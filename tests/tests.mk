@@ -23,11 +23,11 @@ endif
 $(BUILD)/tests/targets/%: tests/targets/%.c $(SIM_OUTPUTS)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -Itests/sim -pthread -o $@ $< \
-		-L$(BUILD)/sim/2.28.9 -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
+		-L$(BUILD)/sim/2.28.9 -Wl,--as-needed -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
 $(BUILD)/tests/targets/%: tests/targets/%.cc $(SIM_OUTPUTS)
 	@mkdir -p $(@D)
 	$(CXX) -O1 -g -Wall -Wextra -Itests/sim -pthread -o $@ $< \
-		-L$(BUILD)/sim/2.28.9 -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
+		-L$(BUILD)/sim/2.28.9 -Wl,--as-needed -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
 
 .PHONY: tests-build
 tests-build: all $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o

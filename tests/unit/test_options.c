@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "unit.h"
 
+#include "../../src/cgroup.c"
 #include "../../src/config_file.c"
 #include "../../src/options.c"
 
