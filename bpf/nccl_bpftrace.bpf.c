@@ -93,22 +93,43 @@ static __always_inline __u64 arguments__get(const struct arguments *a, __u8 slot
 	return value;
 }
 
-/* The identity that lies in the communicator now. Unreadable or absurd: left unknown. */
+/* {commHash, rank, nRanks} as they lie in the communicator of NCCL >= 2.18.3. */
+struct identity {
+	__u64 hash;
+	__s32 rank, n_ranks;
+};
+
+static __always_inline bool identity__read(struct identity *id, __u64 comm,
+					   const struct nb_library *library)
+{
+	const void *rank = (const void *)(comm + library->rank);
+
+	if (library->comm_hash == library->rank - (__s32)offsetof(struct identity, rank))
+		return !bpf_probe_read_user(id, sizeof(*id), (const void *)(comm + library->comm_hash));
+	id->hash = 0;
+	if (bpf_probe_read_user(&id->rank, sizeof(id->rank) + sizeof(id->n_ranks), rank))
+		return false;
+	if (library->comm_hash >= 0)
+		bpf_probe_read_user(&id->hash, sizeof(id->hash),
+				    (const void *)(comm + library->comm_hash));
+	return true;
+}
+
+/*
+ * The identity that lies in the communicator now. Unreadable or absurd: left unknown. A fault costs
+ * more than all else here, and NULL is the one bad address that real jobs pass.
+ */
 static __always_inline void key__identify(struct nb_key *key, const struct nb_library *library)
 {
-	__s32 rank[2] = {-1, 0};
-	__u64 hash = 0;
+	struct identity id;
 
-	if (library->rank < 0 ||
-	    bpf_probe_read_user(rank, sizeof(rank), (void *)(key->comm + library->rank)))
+	if (!key->comm || library->rank < 0 || !identity__read(&id, key->comm, library))
 		return;
-	if (rank[0] < 0 || rank[0] >= rank[1])
+	if (id.rank < 0 || id.rank >= id.n_ranks)
 		return;
-	if (library->comm_hash >= 0)
-		bpf_probe_read_user(&hash, sizeof(hash), (void *)(key->comm + library->comm_hash));
-	key->rank = rank[0];
-	key->n_ranks = rank[1];
-	key->comm_hash = hash;
+	key->rank = id.rank;
+	key->n_ranks = id.n_ranks;
+	key->comm_hash = id.hash;
 }
 
 static __always_inline bool has_magic(const struct nb_key *key, const struct nb_library *library)
