@@ -12,8 +12,9 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define NCCL_MAGIC 0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
-#define VM_EXEC	   0x4UL
+#define NCCL_MAGIC   0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
+#define VM_EXEC	     0x4UL
+#define WAKE_RECORDS 32
 
 /* Filled by user space before load from its API table and options. */
 const volatile struct nb_slots slots[NB_MAX_FUNCTIONS];
@@ -105,7 +106,8 @@ static __always_inline bool identity__read(struct identity *id, __u64 comm,
 	const void *rank = (const void *)(comm + library->rank);
 
 	if (library->comm_hash == library->rank - (__s32)offsetof(struct identity, rank))
-		return !bpf_probe_read_user(id, sizeof(*id), (const void *)(comm + library->comm_hash));
+		return !bpf_probe_read_user(id, sizeof(*id),
+					    (const void *)(comm + library->comm_hash));
 	id->hash = 0;
 	if (bpf_probe_read_user(&id->rank, sizeof(id->rank) + sizeof(id->n_ranks), rank))
 		return false;
@@ -264,11 +266,21 @@ static __always_inline void record__load(struct nb_record *r, const struct argum
 	r->checksum = 0;
 }
 
+/*
+ * Each wake-up is an interrupt, ten times as dear as the record: not one per call while the agent
+ * is behind, but some at each quarter of the ring, so that racing calls cannot all step over it.
+ * Where they do, the agent still looks by itself ten times a second. wake_bytes is a power of two.
+ */
+static __always_inline bool wake_is_due(__u64 waiting)
+{
+	return waiting >= wake_bytes &&
+	       (waiting & (wake_bytes - 1)) < WAKE_RECORDS * sizeof(struct nb_record);
+}
+
 /* False: no place in the ring; counted. */
 static __always_inline bool record__send(struct nb_record *r)
 {
-	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
-	bool wake = waiting >= wake_bytes; /* the agent looks by itself ten times a second */
+	bool wake = wake_is_due(bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA));
 
 	if (with_checksum)
 		r->checksum = nb_record_checksum(r);

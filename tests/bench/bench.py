@@ -65,6 +65,8 @@ def bench_probe():
         row(f"program, count only, {what} (beside: bare)", found["counted_program_ns"], "ns", bare)
         row(f"program, count+record, {what} (beside: bare)", found["recorded_program_ns"], "ns",
             bare, 500)
+        row(f"the same, agent behind, {what} (beside: in time)", found["behind_program_ns"], "ns",
+            found["recorded_program_ns"])
         for variant in ("bare", "counted", "recorded"):
             row(f"call, {variant}, {what} (beside: untraced)", found[f"{variant}_caller_ns"], "ns",
                 untraced)
