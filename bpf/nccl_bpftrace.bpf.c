@@ -28,7 +28,6 @@ const volatile bool with_records = true;
 
 /* Indexed by enum nb_lost; added to atomically, see above. */
 __u64 lost[NB_LOST_MAX];
-__u64 sent;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -289,7 +288,6 @@ static __always_inline bool record__send(struct nb_record *r)
 		__sync_fetch_and_add(&lost[NB_LOST_RING_FULL], 1);
 		return false;
 	}
-	__sync_fetch_and_add(&sent, 1);
 	return true;
 }
 

@@ -265,11 +265,6 @@ uint64_t probe__lost(const struct probe *probe, enum nb_lost reason)
 	return __atomic_load_n(&probe->skel->bss->lost[reason], __ATOMIC_RELAXED);
 }
 
-uint64_t probe__sent(const struct probe *probe)
-{
-	return __atomic_load_n(&probe->skel->bss->sent, __ATOMIC_RELAXED);
-}
-
 int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx)
 {
 	int err, fd = bpf_map__fd(probe->skel->maps.counters);
