@@ -39,6 +39,7 @@ struct public_name {
 
 struct comms {
 	struct comm *all;
+	struct comm *places; /* the newest of each address in each process */
 	struct owner *owners;
 	struct public_name *names;
 };
@@ -65,6 +66,41 @@ static struct public_name *comms__find_name(const struct comms *comms, uint64_t 
 	return name;
 }
 
+#define PLACE_SIZE (offsetof(struct comm_key, rank) - offsetof(struct comm_key, address))
+
+/* The newest communicator at an address of a process; the others follow as ->older. */
+static struct comm *comms__at(const struct comms *comms, uint32_t tgid, uint64_t address)
+{
+	const struct comm_key key = {.address = address, .tgid = tgid};
+	struct comm *comm;
+
+	HASH_FIND(place_hh, comms->places, &key, PLACE_SIZE, comm);
+	return comm;
+}
+
+static void comms__place(struct comms *comms, struct comm *comm)
+{
+	comm->older = comms__at(comms, comm->key.tgid, comm->key.address);
+	if (comm->older)
+		HASH_DELETE(place_hh, comms->places, comm->older);
+	HASH_ADD(place_hh, comms->places, key, PLACE_SIZE, comm);
+}
+
+static void comms__unplace(struct comms *comms, struct comm *comm)
+{
+	struct comm *newer = comms__at(comms, comm->key.tgid, comm->key.address);
+
+	if (newer == comm) {
+		HASH_DELETE(place_hh, comms->places, comm);
+		if (comm->older)
+			HASH_ADD(place_hh, comms->places, key, PLACE_SIZE, comm->older);
+		return;
+	}
+	while (newer->older != comm)
+		newer = newer->older;
+	newer->older = comm->older;
+}
+
 static void comms__drop(struct comms *comms, struct comm *comm)
 {
 	struct public_name *name = comms__find_name(comms, comm->key.hash, comm->key.rank);
@@ -73,6 +109,7 @@ static void comms__drop(struct comms *comms, struct comm *comm)
 		HASH_DEL(comms->names, name);
 		free(name);
 	}
+	comms__unplace(comms, comm);
 	HASH_DEL(comms->all, comm);
 	free(comm);
 }
@@ -150,9 +187,10 @@ static struct comm *comms__find(struct comms *comms, const struct comm_key *key)
 /* An address belongs to one communicator: a new one there is the end of the old. */
 static void comms__supersede(struct comms *comms, const struct comm *by, uint64_t now_ns)
 {
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
-		if (comm != by && comm->key.address == by->key.address &&
-		    comm->key.tgid == by->key.tgid && !comm->dead_ns)
+	struct comm *comm = comms__at(comms, by->key.tgid, by->key.address);
+
+	for (; comm; comm = comm->older)
+		if (comm != by && !comm->dead_ns)
 			comm->dead_ns = now_ns;
 }
 
@@ -173,6 +211,7 @@ static struct comm *comms__add(struct comms *comms, const struct comm_key *key, 
 	for (int i = 0; i < NCCL_OP_MAX; i++)
 		comm->operations[i].sequence = NB_NO_SEQUENCE;
 	HASH_ADD(hh, comms->all, key, sizeof(comm->key), comm);
+	comms__place(comms, comm);
 	comms__name(comms, comm);
 	return comm;
 }
@@ -195,9 +234,8 @@ static void comms__note_creation(struct comms *comms, const struct nb_record *r,
 
 static void comms__note_end(struct comms *comms, const struct nb_record *r)
 {
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
-		if (comm->key.address == r->comm && comm->key.tgid == r->tgid && !comm->dead_ns &&
-		    comm->first_ns <= r->time_ns)
+	for (struct comm *comm = comms__at(comms, r->tgid, r->comm); comm; comm = comm->older)
+		if (!comm->dead_ns && comm->first_ns <= r->time_ns)
 			comm->dead_ns = r->time_ns;
 }
 
@@ -376,8 +414,8 @@ void comms__made(struct comms *comms, uint32_t tgid, uint64_t pointer, uint64_t 
 
 	if (!c)
 		return;
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next) {
-		if (comm->key.tgid != tgid || comm->key.address != address || comm->dead_ns)
+	for (struct comm *comm = comms__at(comms, tgid, address); comm; comm = comm->older) {
+		if (comm->dead_ns)
 			continue;
 		c->pointer = 0;
 		c->claimed = true;

@@ -35,9 +35,9 @@ struct comm_operation {
 /* What tells one communicator of one process from every other. */
 struct comm_key {
 	uint64_t address; /* NB_COMM_OVERFLOW: what found no place of its own */
+	uint32_t tgid;	  /* with the address before it: the place, a key of its own */
+	int32_t rank;	  /* -1: not known */
 	uint64_t hash;	  /* 0: not known */
-	uint32_t tgid;
-	int32_t rank; /* -1: not known */
 };
 
 struct comm {
@@ -57,7 +57,8 @@ struct comm {
 	char name[64];	/* "" : none */
 	char label[32]; /* value of the label `comm` */
 	struct comm_operation operations[NCCL_OP_MAX];
-	UT_hash_handle hh;
+	struct comm *older; /* was at the same place before */
+	UT_hash_handle hh, place_hh;
 };
 
 struct comms;
