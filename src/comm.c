@@ -475,6 +475,14 @@ void comms__expire(struct comms *comms, uint64_t before_ns)
 		comms__drop(comms, comm);
 }
 
+bool comms__any_expired(const struct comms *comms, uint64_t before_ns)
+{
+	for (const struct comm *comm = comms->all; comm; comm = comm->hh.next)
+		if (comm__expired(comm, before_ns))
+			return true;
+	return false;
+}
+
 struct comm *comms__first(struct comms *comms)
 {
 	return comms->all;
