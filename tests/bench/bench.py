@@ -207,6 +207,8 @@ def bench_agent():
     cpu, wakeups = watch_agent(agent, 20)
     row("agent's CPU, 10 000 operations/s, 8 x 8", cpu, "%", None, 0.5, 3)
     row("agent's wake-ups, the same", wakeups, "/s", None, None, 1)
+    lost = agent.series().sum("nccl_bpftrace_events_lost_total")
+    row("records lost, the same", lost, "", None, 0)
     row("agent's memory, the same", status(agent.pid, "VmRSS") / 1024, "MB", None, 32, 1)
     job.stop()
 
