@@ -21,7 +21,6 @@ BENCH = nbt.BUILD / "bench"
 PLAIN = nbt.BUILD / "sim/2.28.9/libnccl.so.2"
 NOP5 = BENCH / "nop5/libnccl.so.2"
 REAL = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64/libnccl.so.2"
-BREAKPOINT = bytes([0xCC]) if platform.machine() == "x86_64" else None
 N_PROCESSES = 8
 
 rows = []
@@ -214,14 +213,18 @@ def bench_agent():
 
 
 def bench_exec():
-    with_agent, without = [], []
+    with_agent, without, cpu = [], [], []
     for _ in range(4):
         without.append(run("bench_exec", "800")["exec_per_s"])
         agent = nbt.Agent(interval=15)
+        before = cpu_seconds(agent.pid)
         with_agent.append(run("bench_exec", "800")["exec_per_s"])
+        cpu.append(100 * (cpu_seconds(agent.pid) - before) / 0.8)
         agent.stop()
     us = lambda rates: 1e6 / statistics.median(rates)
     row("fork+exec with an idle agent (beside: without)", us(with_agent), "us", us(without))
+    row(f"agent's CPU at {statistics.median(with_agent):.0f} fork+exec/s", statistics.median(cpu),
+        "%", None, None, 3)
 
 
 def machine():
