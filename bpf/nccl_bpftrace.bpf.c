@@ -14,7 +14,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NCCL_MAGIC   0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
 #define VM_EXEC	     0x4UL
-#define WAKE_RECORDS 32
+#define WAKE_RECORDS 8
 
 /* Filled by user space before load from its API table and options. */
 const volatile struct nb_slots slots[NB_MAX_FUNCTIONS];
@@ -267,7 +267,7 @@ static __always_inline void record__load(struct nb_record *r, const struct argum
 
 /*
  * Each wake-up is an interrupt, ten times as dear as the record: not one per call while the agent
- * is behind, but some at each quarter of the ring, so that racing calls cannot all step over it.
+ * is behind, but some at each sixteenth of the ring, so that racing calls cannot all step over it.
  * Where they do, the agent still looks by itself ten times a second. wake_bytes is a power of two.
  */
 static __always_inline bool wake_is_due(__u64 waiting)

@@ -78,7 +78,7 @@ static void probe__fill(struct probe *probe, const struct probe_options *options
 		ro->datatype_size[i] = nccl_datatype__size(i);
 	ro->n_functions = NCCL_FN_PROBED;
 	ro->page_shift = log2_of(sysconf(_SC_PAGESIZE));
-	ro->wake_bytes = ring / 4;
+	ro->wake_bytes = ring / 16;
 	ro->only_listed = options->only_listed;
 	ro->with_checksum = options->checksum;
 	ro->with_records = !options->no_records;

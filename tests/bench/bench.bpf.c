@@ -28,7 +28,7 @@ static long feed_one(__u32 i, void *ctx)
 	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
 	/* the tracer's rule */
 	bool wake = waiting >= wake_bytes &&
-		    (waiting & (wake_bytes - 1)) < 32 * sizeof(struct nb_record);
+		    (waiting & (wake_bytes - 1)) < 8 * sizeof(struct nb_record);
 
 	if (bpf_ringbuf_output(&events, &template, sizeof(template),
 			       wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))

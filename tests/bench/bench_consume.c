@@ -61,7 +61,7 @@ static void bench__open(struct bench *bench)
 	bpf_program__set_autoload(bench->skel->progs.bare, false);
 	if (bench_bpf__load(bench->skel))
 		die("bench.bpf", errno);
-	bench->skel->bss->wake_bytes = RING_BYTES / 4; /* as the tracer */
+	bench->skel->bss->wake_bytes = RING_BYTES / 16; /* as the tracer */
 	bench->skel->bss->template = (struct nb_record){
 		.kind = NB_KIND_CALL,
 		.size = sizeof(struct nb_record),

@@ -35,7 +35,8 @@ struct site {
 	unsigned char entry[8]; /* the function's first bytes without any probe */
 };
 
-/* BEHIND: the agent does not come to take, most calls find more than a quarter of the ring full. */
+/* BEHIND: the agent does not come to take, most calls find more than a sixteenth of the ring full.
+ */
 enum { UNTRACED, BARE, COUNTED, RECORDED, BEHIND, N_VARIANTS };
 static const char *const names[N_VARIANTS] = {"untraced", "bare", "counted", "recorded", "behind"};
 
