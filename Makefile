@@ -58,6 +58,7 @@ $(BUILD)/nccl-bpftrace: $(OBJECTS)
 -include $(OBJECTS:.o=.d)
 include tests/sim/sim.mk
 include tests/tests.mk
+include tests/bench/bench.mk
 
 demo: all
 	@scripts/demo.sh

@@ -12,8 +12,9 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define NCCL_MAGIC 0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
-#define VM_EXEC	   0x4UL
+#define NCCL_MAGIC   0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
+#define VM_EXEC	     0x4UL
+#define WAKE_RECORDS 8
 
 /* Filled by user space before load from its API table and options. */
 const volatile struct nb_slots slots[NB_MAX_FUNCTIONS];
@@ -27,7 +28,6 @@ const volatile bool with_records = true;
 
 /* Indexed by enum nb_lost; added to atomically, see above. */
 __u64 lost[NB_LOST_MAX];
-__u64 sent;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -93,22 +93,44 @@ static __always_inline __u64 arguments__get(const struct arguments *a, __u8 slot
 	return value;
 }
 
-/* The identity that lies in the communicator now. Unreadable or absurd: left unknown. */
+/* {commHash, rank, nRanks} as they lie in the communicator of NCCL >= 2.18.3. */
+struct identity {
+	__u64 hash;
+	__s32 rank, n_ranks;
+};
+
+static __always_inline bool identity__read(struct identity *id, __u64 comm,
+					   const struct nb_library *library)
+{
+	const void *rank = (const void *)(comm + library->rank);
+
+	if (library->comm_hash == library->rank - (__s32)offsetof(struct identity, rank))
+		return !bpf_probe_read_user(id, sizeof(*id),
+					    (const void *)(comm + library->comm_hash));
+	id->hash = 0;
+	if (bpf_probe_read_user(&id->rank, sizeof(id->rank) + sizeof(id->n_ranks), rank))
+		return false;
+	if (library->comm_hash >= 0)
+		bpf_probe_read_user(&id->hash, sizeof(id->hash),
+				    (const void *)(comm + library->comm_hash));
+	return true;
+}
+
+/*
+ * The identity that lies in the communicator now. Unreadable or absurd: left unknown. A fault costs
+ * more than all else here, and NULL is the one bad address that real jobs pass.
+ */
 static __always_inline void key__identify(struct nb_key *key, const struct nb_library *library)
 {
-	__s32 rank[2] = {-1, 0};
-	__u64 hash = 0;
+	struct identity id;
 
-	if (library->rank < 0 ||
-	    bpf_probe_read_user(rank, sizeof(rank), (void *)(key->comm + library->rank)))
+	if (!key->comm || library->rank < 0 || !identity__read(&id, key->comm, library))
 		return;
-	if (rank[0] < 0 || rank[0] >= rank[1])
+	if (id.rank < 0 || id.rank >= id.n_ranks)
 		return;
-	if (library->comm_hash >= 0)
-		bpf_probe_read_user(&hash, sizeof(hash), (void *)(key->comm + library->comm_hash));
-	key->rank = rank[0];
-	key->n_ranks = rank[1];
-	key->comm_hash = hash;
+	key->rank = id.rank;
+	key->n_ranks = id.n_ranks;
+	key->comm_hash = id.hash;
 }
 
 static __always_inline bool has_magic(const struct nb_key *key, const struct nb_library *library)
@@ -254,11 +276,21 @@ static __always_inline void record__load(struct nb_record *r, const struct argum
 	r->checksum = 0;
 }
 
+/*
+ * Each wake-up is an interrupt, ten times as dear as the record: not one per call while the agent
+ * is behind, but some at each sixteenth of the ring, so that racing calls cannot all step over it.
+ * Where they do, the agent still looks by itself ten times a second. wake_bytes is a power of two.
+ */
+static __always_inline bool wake_is_due(__u64 waiting)
+{
+	return waiting >= wake_bytes &&
+	       (waiting & (wake_bytes - 1)) < WAKE_RECORDS * sizeof(struct nb_record);
+}
+
 /* False: no place in the ring; counted. */
 static __always_inline bool record__send(struct nb_record *r)
 {
-	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
-	bool wake = waiting >= wake_bytes; /* the agent looks by itself ten times a second */
+	bool wake = wake_is_due(bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA));
 
 	if (with_checksum)
 		r->checksum = nb_record_checksum(r);
@@ -267,7 +299,6 @@ static __always_inline bool record__send(struct nb_record *r)
 		__sync_fetch_and_add(&lost[NB_LOST_RING_FULL], 1);
 		return false;
 	}
-	__sync_fetch_and_add(&sent, 1);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "comm.h"
+#include "comm_private.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,51 +8,6 @@
 #include <string.h>
 
 #include "util.h"
-
-#define MAX_CREATIONS 32   /* unmatched ones remembered per process; the oldest is overwritten */
-#define MAX_OWNERS    8192 /* processes remembered */
-#define MAX_PLACES    (2 * NB_MAX_COUNTERS)
-
-/* A communicator being made, as the call's arguments tell. */
-struct creation {
-	uint64_t time_ns, pointer; /* pointer 0: none, or matched */
-	int32_t n_ranks, rank;	   /* 0, -1: the call does not say */
-	unsigned int left;	   /* communicators that it can still account for */
-};
-
-/* What is remembered per process. */
-struct owner {
-	uint32_t tgid;
-	unsigned int next_unknown, next_creation;
-	uint64_t complete_ns; /* every communicator made before it is known; 0: maybe not */
-	struct creation creations[MAX_CREATIONS];
-	UT_hash_handle hh;
-};
-
-/* The label pair under which a communicator is known to the world. */
-struct public_name {
-	uint64_t hash;
-	int64_t rank;
-	struct comm *comm;
-	UT_hash_handle hh;
-};
-
-/* An address of a process, where communicators stand one after the other. */
-struct place {
-	struct place_key {
-		uint64_t address, tgid;
-	} key;
-	struct comm *living; /* NULL: none known */
-	uint64_t ended_ns;   /* the last end told of here, 0: none */
-	UT_hash_handle hh;
-};
-
-struct comms {
-	struct comm *all;
-	struct place *places;
-	struct owner *owners;
-	struct public_name *names;
-};
 
 int comms__new(struct comms **ret)
 {
@@ -76,7 +31,7 @@ static struct public_name *comms__find_name(const struct comms *comms, uint64_t 
 	return name;
 }
 
-static struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address)
+struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address)
 {
 	const struct place_key key = {address, tgid};
 	struct place *place;
@@ -122,12 +77,6 @@ static void comms__drop(struct comms *comms, struct comm *comm)
 	free(comm);
 }
 
-static void comms__drop_owner(struct comms *comms, struct owner *owner)
-{
-	HASH_DEL(comms->owners, owner);
-	free(owner);
-}
-
 void comms__free(struct comms *comms)
 {
 	if (!comms)
@@ -139,30 +88,6 @@ void comms__free(struct comms *comms)
 	while (comms->places)
 		comms__drop_place(comms, comms->places);
 	free(comms);
-}
-
-static struct owner *comms__find_owner(const struct comms *comms, uint32_t tgid)
-{
-	struct owner *owner;
-
-	HASH_FIND(hh, comms->owners, &tgid, sizeof(tgid), owner);
-	return owner;
-}
-
-static struct owner *comms__owner(struct comms *comms, uint32_t tgid)
-{
-	struct owner *owner = comms__find_owner(comms, tgid);
-
-	if (owner)
-		return owner;
-	if (HASH_COUNT(comms->owners) >= MAX_OWNERS)
-		comms__drop_owner(comms, comms->owners);
-	owner = calloc(1, sizeof(*owner));
-	if (!owner)
-		return NULL;
-	owner->tgid = tgid;
-	HASH_ADD(hh, comms->owners, tgid, sizeof(tgid), owner);
-	return owner;
 }
 
 /* The label must be one that no other live communicator has: a job may forge a hash. */
@@ -192,12 +117,6 @@ static struct comm *comms__find(struct comms *comms, const struct comm_key *key)
 
 	HASH_FIND(hh, comms->all, key, sizeof(*key), comm);
 	return comm;
-}
-
-/* When it was last known to stand. */
-static uint64_t comm__alive_ns(const struct comm *comm)
-{
-	return comm->last_ns > comm->read_ns ? comm->last_ns : comm->read_ns;
 }
 
 static void comm__die(struct comm *comm, uint64_t at_ns)
@@ -251,22 +170,6 @@ static struct comm *comms__add(struct comms *comms, const struct comm_key *key, 
 	return comm;
 }
 
-static void comms__note_creation(struct comms *comms, const struct nb_record *r,
-				 enum nccl_meaning meaning)
-{
-	struct owner *owner = comms__owner(comms, r->tgid);
-
-	if (!owner)
-		return;
-	owner->creations[owner->next_creation++ % MAX_CREATIONS] = (struct creation){
-		.time_ns = r->time_ns,
-		.pointer = r->count,
-		.n_ranks = r->n_ranks,
-		.rank = meaning == NCCL_MEANS_CREATES_MANY ? -1 : r->rank,
-		.left = meaning == NCCL_MEANS_CREATES_MANY && r->n_ranks > 0 ? r->n_ranks : 1,
-	};
-}
-
 /* Its calls may not have been counted yet: the place remembers the end. */
 static void comms__note_end(struct comms *comms, const struct nb_record *r)
 {
@@ -289,42 +192,6 @@ void comms__record(struct comms *comms, const struct nb_record *record)
 		comms__note_creation(comms, record, meaning);
 	else if (meaning == NCCL_MEANS_ENDS)
 		comms__note_end(comms, record);
-}
-
-static bool creation__fits(const struct creation *c, const struct comm *comm)
-{
-	return c->left && c->time_ns <= comm->known_ns &&
-	       (!c->n_ranks || c->n_ranks == comm->n_ranks) &&
-	       (c->rank < 0 || c->rank == comm->key.rank);
-}
-
-/*
- * Was this communicator's creation seen? Told by its arguments only when it cannot be an older one
- * that was not known yet; otherwise comms__made() tells by the address.
- */
-static void comms__claim_creation(struct comms *comms, struct comm *comm)
-{
-	struct owner *owner = comms__find_owner(comms, comm->key.tgid);
-
-	if (!owner || !owner->complete_ns || comm->key.rank < 0 || comm->identity == COMM_OBSERVED)
-		return;
-	for (int i = 0; i < MAX_CREATIONS; i++) {
-		struct creation *c = &owner->creations[i];
-
-		if (!creation__fits(c, comm) || c->time_ns < owner->complete_ns)
-			continue;
-		comm->identity = COMM_OBSERVED;
-		c->left--;
-		return;
-	}
-}
-
-void comms__complete(struct comms *comms, uint32_t tgid, uint64_t since_ns)
-{
-	struct owner *owner = comms__owner(comms, tgid);
-
-	if (owner && !owner->complete_ns)
-		owner->complete_ns = since_ns;
 }
 
 void comms__begin(struct comms *comms)
@@ -461,48 +328,6 @@ void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool lis
 	comms__claim_creation(comms, comm);
 }
 
-static struct creation *owner__find_pointer(struct owner *owner, uint64_t pointer)
-{
-	for (int i = 0; owner && i < MAX_CREATIONS; i++)
-		if (owner->creations[i].pointer == pointer && owner->creations[i].left)
-			return &owner->creations[i];
-	return NULL;
-}
-
-void comms__made(struct comms *comms, uint32_t tgid, uint64_t pointer, uint64_t address)
-{
-	struct creation *c = owner__find_pointer(comms__find_owner(comms, tgid), pointer);
-	const struct place *place = comms__find_place(comms, tgid, address);
-	struct comm *comm = place ? place->living : NULL;
-
-	if (!c || !comm || comm->is_mixed || comm__alive_ns(comm) < c->time_ns)
-		return;
-	c->pointer = 0;
-	if (comm->identity != COMM_OBSERVED)
-		c->left--;
-	if (comm->identity == COMM_UNKNOWN && c->rank >= 0) {
-		comm->rank = c->rank;
-		comm->n_ranks = c->n_ranks;
-	}
-	comm->identity = COMM_OBSERVED;
-}
-
-unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *pointers,
-			    unsigned int max)
-{
-	const struct owner *owner = comms__find_owner(comms, tgid);
-	unsigned int n = 0;
-
-	for (unsigned int i = 1; owner && i <= MAX_CREATIONS && n < max; i++) {
-		const struct creation *c =
-			&owner->creations[(owner->next_creation - i) % MAX_CREATIONS];
-
-		if (c->pointer && c->left)
-			pointers[n++] = c->pointer;
-	}
-	return n;
-}
-
 unsigned int comms__unlearnt(const struct comms *comms, uint32_t tgid, uint64_t *addresses,
 			     unsigned int max)
 {
@@ -539,6 +364,14 @@ void comms__expire(struct comms *comms, uint64_t before_ns)
 		comms__drop_place(comms, place);
 }
 
+bool comms__any_expired(const struct comms *comms, uint64_t before_ns)
+{
+	for (const struct comm *comm = comms->all; comm; comm = comm->hh.next)
+		if (comm__expired(comm, before_ns))
+			return true;
+	return false;
+}
+
 struct comm *comms__first(struct comms *comms)
 {
 	return comms->all;
@@ -547,61 +380,4 @@ struct comm *comms__first(struct comms *comms)
 unsigned int comms__count_of(const struct comms *comms)
 {
 	return HASH_COUNT(comms->all);
-}
-
-static bool times_ranks(enum nccl_operation operation)
-{
-	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
-		if (nccl_functions[i].operation == operation)
-			return nccl_functions[i].factor == NCCL_FACTOR_TIMES_RANKS;
-	return false;
-}
-
-bool comm__bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
-{
-	uint64_t bytes = comm->operations[operation].type_bytes;
-
-	if (times_ranks(operation)) {
-		if (!comm->n_ranks)
-			return false;
-		bytes *= comm->n_ranks;
-	}
-	*ret = bytes;
-	return true;
-}
-
-bool comm__sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
-{
-	const struct comm_operation *op = &comm->operations[operation];
-
-	if (op->sequence != NB_NO_SEQUENCE)
-		*ret = op->sequence;
-	else if (comm->identity == COMM_OBSERVED)
-		*ret = op->calls;
-	else
-		return false;
-	return true;
-}
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-	hash = (hash ^ value) * 0xff51afd7ed558ccdULL;
-	return hash ^ hash >> 33;
-}
-
-bool comm__signature(const struct comm *comm, enum nccl_operation operation, uint32_t *ret)
-{
-	const struct comm_operation *op = &comm->operations[operation];
-	/* ncclNumOps and above are handles made by the job, each rank's its own */
-	uint32_t redop = op->last_redop == ~0U || op->last_redop < 5 ? op->last_redop : 5;
-	uint64_t hash = 0;
-
-	if (!op->last_ns || operation > NCCL_OP_Scatter)
-		return false;
-	hash = mix(hash, op->last_count);
-	hash = mix(hash, op->last_datatype);
-	hash = mix(hash, redop);
-	hash = mix(hash, (uint32_t)op->last_root);
-	*ret = hash >> 32;
-	return true;
 }

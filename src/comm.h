@@ -102,6 +102,7 @@ void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns);
 
 /* Drops what ended before `before_ns`. Its counters must have been deleted, or will be new. */
 void comms__expire(struct comms *comms, uint64_t before_ns);
+bool comms__any_expired(const struct comms *comms, uint64_t before_ns);
 static inline bool comm__expired(const struct comm *comm, uint64_t before_ns)
 {
 	return comm->dead_ns && comm->dead_ns < before_ns;

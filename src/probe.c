@@ -78,7 +78,7 @@ static void probe__fill(struct probe *probe, const struct probe_options *options
 		ro->datatype_size[i] = nccl_datatype__size(i);
 	ro->n_functions = NCCL_FN_PROBED;
 	ro->page_shift = log2_of(sysconf(_SC_PAGESIZE));
-	ro->wake_bytes = ring / 4;
+	ro->wake_bytes = ring / 16;
 	ro->only_listed = options->only_listed;
 	ro->with_checksum = options->checksum;
 	ro->with_records = !options->no_records;
@@ -263,11 +263,6 @@ uint64_t probe__received(const struct probe *probe)
 uint64_t probe__lost(const struct probe *probe, enum nb_lost reason)
 {
 	return __atomic_load_n(&probe->skel->bss->lost[reason], __ATOMIC_RELAXED);
-}
-
-uint64_t probe__sent(const struct probe *probe)
-{
-	return __atomic_load_n(&probe->skel->bss->sent, __ATOMIC_RELAXED);
 }
 
 int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx)

@@ -51,7 +51,6 @@ int probe__consume(struct probe *probe);
 uint64_t probe__bad_records(const struct probe *probe);
 uint64_t probe__received(const struct probe *probe);
 uint64_t probe__lost(const struct probe *probe, enum nb_lost reason);
-uint64_t probe__sent(const struct probe *probe);
 
 /* Calls fn for every counter. 0 or -errno. */
 int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx);

@@ -200,16 +200,40 @@ static size_t value__escape(char ret[2 * PROM_VALUE_MAX], const char *value, siz
 	return n;
 }
 
-static void prom__label(struct prom *p, char before, const char *name, const char *value)
+/* Length of a value that can stand as it is, as nearly all can; 0: see repair and escape. */
+static size_t value__plain_len(const char *value)
+{
+	for (size_t n = 0; n <= PROM_VALUE_MAX; n++) {
+		unsigned char c = value[n];
+
+		if (!c)
+			return n;
+		if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\')
+			return 0;
+	}
+	return 0;
+}
+
+static void prom__value(struct prom *p, const char *value)
 {
 	char repaired[PROM_VALUE_MAX], escaped[2 * PROM_VALUE_MAX];
-	size_t len = value ? value__repair(repaired, value) : 0;
+	size_t len = value__plain_len(value);
 
-	len = value__escape(escaped, repaired, len);
+	if (len) {
+		prom__put(p, value, len);
+		return;
+	}
+	len = value__repair(repaired, value);
+	prom__put(p, escaped, value__escape(escaped, repaired, len));
+}
+
+static void prom__label(struct prom *p, char before, const char *name, const char *value)
+{
 	prom__put(p, &before, 1);
 	prom__puts(p, name);
 	prom__puts(p, "=\"");
-	prom__put(p, escaped, len);
+	if (value)
+		prom__value(p, value);
 	prom__puts(p, "\"");
 }
 

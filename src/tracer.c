@@ -223,9 +223,9 @@ static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
 	}
 }
 
-void tracer__expire(struct tracer *tracer)
+static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
 {
-	struct sweep sweep = {.tracer = tracer, .before_ns = tracer->refreshed_ns};
+	struct sweep sweep = {.tracer = tracer, .before_ns = before_ns};
 
 	comms__begin(tracer->comms);
 	probe__read_counters(tracer->probe, on_sweep_counter, &sweep);
@@ -233,8 +233,17 @@ void tracer__expire(struct tracer *tracer)
 		if (!probe__delete_counter(tracer->probe, &sweep.keys[i]))
 			probe__uncharge_process(tracer->probe, sweep.keys[i].tgid);
 	free(sweep.keys);
-	comms__expire(tracer->comms, sweep.before_ns);
-	tracer__drop_processes(tracer, sweep.before_ns);
+	comms__expire(tracer->comms, before_ns);
+}
+
+void tracer__expire(struct tracer *tracer)
+{
+	uint64_t before_ns = tracer->refreshed_ns;
+
+	/* Every counter has a communicator since the refresh: no need to read them all again. */
+	if (comms__any_expired(tracer->comms, before_ns))
+		tracer__drop_comms(tracer, before_ns);
+	tracer__drop_processes(tracer, before_ns);
 }
 
 struct comms *tracer__comms(struct tracer *tracer)

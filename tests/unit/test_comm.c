@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include "../../src/comm.c"
+#include "../../src/comm_owner.c"
+#include "../../src/comm_query.c"
 #include "../../src/nccl_api.c"
 
 #define PID  1000

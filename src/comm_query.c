@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the sinks ask of one communicator. */
+#include "comm.h"
+
+static bool times_ranks(enum nccl_operation operation)
+{
+	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
+		if (nccl_functions[i].operation == operation)
+			return nccl_functions[i].factor == NCCL_FACTOR_TIMES_RANKS;
+	return false;
+}
+
+bool comm__bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	uint64_t bytes = comm->operations[operation].type_bytes;
+
+	if (times_ranks(operation)) {
+		if (!comm->n_ranks)
+			return false;
+		bytes *= comm->n_ranks;
+	}
+	*ret = bytes;
+	return true;
+}
+
+bool comm__sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	const struct comm_operation *op = &comm->operations[operation];
+
+	if (op->sequence != NB_NO_SEQUENCE)
+		*ret = op->sequence;
+	else if (comm->identity == COMM_OBSERVED)
+		*ret = op->calls;
+	else
+		return false;
+	return true;
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0xff51afd7ed558ccdULL;
+	return hash ^ hash >> 33;
+}
+
+bool comm__signature(const struct comm *comm, enum nccl_operation operation, uint32_t *ret)
+{
+	const struct comm_operation *op = &comm->operations[operation];
+	/* ncclNumOps and above are handles made by the job, each rank's its own */
+	uint32_t redop = op->last_redop == ~0U || op->last_redop < 5 ? op->last_redop : 5;
+	uint64_t hash = 0;
+
+	if (!op->last_ns || operation > NCCL_OP_Scatter)
+		return false;
+	hash = mix(hash, op->last_count);
+	hash = mix(hash, op->last_datatype);
+	hash = mix(hash, redop);
+	hash = mix(hash, (uint32_t)op->last_root);
+	*ret = hash >> 32;
+	return true;
+}
