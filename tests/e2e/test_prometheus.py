@@ -57,7 +57,7 @@ def test_no_series_is_lost_on_the_way():
     for labels, value in prometheus.query("nccl_operations_total"):
         assert value == series.one("nccl_operations_total", comm=labels["comm"],
                                    rank=labels["rank"], operation=labels["operation"])
-    assert prometheus.query("node_textfile_scrape_error") [0][1] == 0
+    assert prometheus.query("node_textfile_scrape_error")[0][1] == 0
 
 
 def test_idle_job_ages_visibly():

@@ -62,7 +62,8 @@ def attached(agent, n):
 
 def test_same_communicator_name_and_gpu_are_distinct_series():
     """X2: two jobs, each with a communicator `world` of one rank on the first GPU."""
-    sims = [servers.sim("comm world config; allreduce world 100 fp32 x 3", ranks=1) for _ in range(2)]
+    sims = [servers.sim("comm world config; allreduce world 100 fp32 x 3", ranks=1)
+            for _ in range(2)]
     agent = servers.agent(preexec_fn=fake_gpus(2))
     for sim in sims:
         sim.run()
@@ -241,7 +242,8 @@ def test_umask_does_not_hide_the_file():
 
 def test_killed_job_leaves_the_file():
     """X5: gone within two intervals; node-level counters never fall; never NaN or Inf."""
-    job = servers.sim("comm world config; loop forever { rate 200; allreduce world 100 fp32 }", ranks=2)
+    job = servers.sim("comm world config; loop forever { rate 200; allreduce world 100 fp32 }",
+                      ranks=2)
     other = servers.sim("comm world config; loop forever { rate 50; allreduce world 100 fp32 }",
                     ranks=1)
     agent = servers.agent()
@@ -343,7 +345,8 @@ def test_ten_thousand_forged_hashes():
 def test_five_hundred_processes():
     """X6: all of them, with the file descriptors that a shell gives."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    agent = servers.agent(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)))
+    agent = servers.agent(
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard)))
     crowd = Crowd("processes", 500)
     attached(agent, 1)  # the library's probes stand; the parent itself never calls
     crowd.run()
@@ -495,10 +498,12 @@ def default_directory(exists):
     """An agent told of no directory; where its default would be."""
     directories = ["prometheus/node-exporter"] if exists else []
     agent = subprocess.Popen(
-        [nbt.AGENT, "run", "--interval", "1", "--cgroup", servers.own_cgroup()], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, preexec_fn=private_mounts(("/var/lib", "", directories)))
+        [nbt.AGENT, "run", "--interval", "1", "--cgroup", servers.own_cgroup()],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=private_mounts(("/var/lib", "", directories)))
     nbt.defer(nbt.end, agent)
-    return agent, Path(f"/proc/{agent.pid}/root/var/lib/prometheus/node-exporter/nccl_bpftrace.prom")
+    directory = Path(f"/proc/{agent.pid}/root/var/lib/prometheus/node-exporter")
+    return agent, directory / "nccl_bpftrace.prom"
 
 
 def test_default_directory():

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import select
 import socket
 import subprocess
 import tempfile
@@ -154,7 +155,9 @@ class Crowd:
         nbt.defer(self.stop)
         self.expect("armed")
 
-    def expect(self, word):
+    def expect(self, word, seconds=60):
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            raise AssertionError(f"crowd did not say {word!r} within {seconds} s")
         line = self.process.stdout.readline()
         assert line == word + "\n", f"crowd said {line!r}, not {word!r}"
 

@@ -116,6 +116,7 @@ static void many_processes(long n)
 		execl("/proc/self/exe", "crowd", "child", (char *)NULL);
 		_exit(127);
 	}
+	close(ready[1]); /* so that a child's death is seen */
 	await_children(ready[0], n);
 	say("done");
 	await_line();
@@ -188,6 +189,7 @@ int main(int argc, char **argv)
 {
 	char line[16];
 
+	alarm(300); /* whatever becomes of the test */
 	if (argc == 2 && !strcmp(argv[1], "child"))
 		return child();
 	if (argc == 5 && !strcmp(argv[1], "named")) /* before it is first looked at */
