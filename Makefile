@@ -26,6 +26,7 @@ LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 SOURCES := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
 BPF_HEADERS := include/nccl_bpftrace_record.h
+BPF_SOURCES := $(wildcard bpf/*.bpf.c)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
 .PHONY: all setup demo test test-unit test-nccl-versions bench format install clean
@@ -38,12 +39,15 @@ ifeq ($(filter clean format,$(MAKECMDGOALS)),)
 $(OBJECTS) $(SKELETON): | setup
 endif
 
-$(BUILD)/bpf/%/nccl_bpftrace.bpf.o: bpf/nccl_bpftrace.bpf.c $(BPF_HEADERS) vmlinux/%/vmlinux.h | setup
-	@mkdir -p $(@D)
-	$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$* -Wall -Werror -Ivmlinux/$* -Iinclude \
-		-I/usr/include/$(MULTIARCH) -c -o $@.tmp $<
-	$(BPFTOOL) gen object $@ $@.tmp
-	@rm -f $@.tmp
+define bpf_rules
+$(BUILD)/bpf/$(1)/%.o: bpf/%.bpf.c $(BPF_HEADERS) vmlinux/$(1)/vmlinux.h | setup
+	@mkdir -p $$(@D)
+	$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_$(1) -Wall -Werror -Ivmlinux/$(1) -Iinclude \
+		-I/usr/include/$$(MULTIARCH) -c -o $$@ $$<
+$(BUILD)/bpf/$(1)/nccl_bpftrace.bpf.o: $(BPF_SOURCES:bpf/%.bpf.c=$(BUILD)/bpf/$(1)/%.o)
+	$$(BPFTOOL) gen object $$@ $$^
+endef
+$(foreach arch,x86 arm64,$(eval $(call bpf_rules,$(arch))))
 
 $(SKELETON): $(BUILD)/bpf/$(ARCH)/nccl_bpftrace.bpf.o
 	$(BPFTOOL) gen skeleton $< name nccl_bpftrace_bpf > $@.tmp && mv $@.tmp $@
