@@ -94,6 +94,14 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.labels = LABELS(COMM, "operation", "mode"),
 		.capped = true,
 	},
+	[METRIC_OPERATION_UNKNOWN_TYPES] = {
+		.name = "nccl_operations_unknown_datatype_total",
+		.type = "counter",
+		.help = "NCCL operations whose bytes are not counted, because the size of "
+			"their data type is not known.",
+		.labels = LABELS(COMM, "operation"),
+		.capped = true,
+	},
 	[METRIC_OPERATION_SEQUENCE] = {
 		.name = "nccl_operation_sequence",
 		.type = "gauge",

@@ -35,8 +35,12 @@ refuse(struct options *options, const char *format, ...)
 
 static int parse_flag(struct options *options, const char *value, const struct option_row *row)
 {
-	(void)value;
-	*(bool *)field(options, row) = true;
+	bool *flag = field(options, row);
+
+	/* The command line gives no value, the configuration file must. */
+	if (value && strcmp(value, "yes") && strcmp(value, "no"))
+		return refuse(options, "%s: '%s' is neither yes nor no", row->name, value);
+	*flag = !value || !strcmp(value, "yes");
 	return 0;
 }
 
@@ -270,7 +274,7 @@ static int parse_setting(void *ctx, const char *key, const char *value, const ch
 	if (!row || !(row->commands & BIT(RUN)))
 		return refuse(options,
 			      "'%s' is not an option of `run`: see nccl-bpftrace run --help", key);
-	if (row->parse == parse_flag || !strcmp(key, "config"))
+	if (!strcmp(key, "config") || !strcmp(key, "help") || !strcmp(key, "version"))
 		return refuse(options, "only the command line takes '%s'", key);
 	return row->parse(options, value, row);
 }

@@ -57,8 +57,7 @@ static void read_job(uint32_t pid, struct procinfo *info)
 	cgroup = n > 0 && !job__from_cgroup(buf, n, &from_cgroup);
 	n = read_proc(pid, "environ", buf, MAX_ENVIRON);
 	environment = n > 0 && !job__from_environ(buf, n, &from_environ);
-	info->job_conflict = job__merge(cgroup ? &from_cgroup : NULL,
-					environment ? &from_environ : NULL, &info->job);
+	job__merge(cgroup ? &from_cgroup : NULL, environment ? &from_environ : NULL, &info->job);
 }
 
 int procinfo__work(void *arg, int reply_fd)

@@ -12,7 +12,6 @@
 struct procinfo {
 	char command[16]; /* the task name */
 	int32_t ppid;
-	uint32_t job_conflict; /* 1: the environment claims another job than the cgroup */
 	struct job_identity job;
 };
 

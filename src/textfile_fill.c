@@ -32,6 +32,13 @@ static bool read_bytes(const struct comm *comm, enum nccl_operation operation, u
 	return comm__bytes(comm, operation, ret) && *ret;
 }
 
+static bool read_unknown_types(const struct comm *comm, enum nccl_operation operation,
+			       uint64_t *ret)
+{
+	*ret = comm->operations[operation].unknown_types;
+	return *ret;
+}
+
 static bool read_sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
 {
 	return comm__sequence(comm, operation, ret) && *ret;
@@ -54,6 +61,7 @@ static const struct {
 } readings[] = {
 	{METRIC_OPERATIONS, read_calls},
 	{METRIC_OPERATION_BYTES, read_bytes},
+	{METRIC_OPERATION_UNKNOWN_TYPES, read_unknown_types},
 	{METRIC_OPERATION_SEQUENCE, read_sequence},
 	{METRIC_OPERATION_SIGNATURE, read_signature},
 };
