@@ -253,12 +253,16 @@ static void discover__drain(void *ctx)
 
 static void discover__on_quiet_over(void *ctx);
 
-/* At once when it is quiet; under a storm of new mappings at most every QUIET_NS. */
+/*
+ * At once when it is quiet; under a storm of new mappings at most every QUIET_NS. Listening comes
+ * before the look at what is there: a perf event says once that it is readable, and says it to
+ * whoever asks first, so what came before epoll was asked would never be told of.
+ */
 static void discover__listen(struct discover *d)
 {
-	discover__drain(d);
 	loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices), discover__on_quiet_over, d,
 		     &d->readable);
+	discover__drain(d);
 }
 
 static void discover__on_quiet_over(void *ctx)
@@ -282,7 +286,8 @@ int discover__watch(struct discover *d)
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_DUMMY,
 		.sample_period = 1,
-		.wakeup_events = 1,
+		.watermark = 1, /* wakeup_events would count samples, of which there are none */
+		.wakeup_watermark = 1,
 		.mmap = 1,
 		.mmap2 = 1,
 	};
