@@ -62,6 +62,12 @@ struct mmap2_notice {
 	uint32_t prot, flags;
 };
 
+/* PERF_RECORD_COMM up to the name. */
+struct comm_notice {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+};
+
 int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
 		  const struct discover_listener *listener)
 {
@@ -186,14 +192,14 @@ static struct shown *discover__remember(struct discover *d, const struct shown_k
 	return s;
 }
 
-static void discover__note_due(struct discover *d, const struct mmap2_notice *notice,
+static void discover__note_due(struct discover *d, uint32_t pid, uint64_t addr,
 			       const struct shown_key *key)
 {
 	if (d->n_due == MAX_DUE) {
 		d->scan_all = true;
 		return;
 	}
-	d->due[d->n_due++] = (struct due){.pid = notice->pid, .addr = notice->addr, .key = *key};
+	d->due[d->n_due++] = (struct due){.pid = pid, .addr = addr, .key = *key};
 }
 
 static void discover__on_mmap(struct discover *d, const struct mmap2_notice *notice)
@@ -208,13 +214,23 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 	s = discover__find_shown(d, &key) ?: discover__remember(d, &key);
 	if (s && s->resolved && !d->listener.wants(d->listener.ctx, &s->file))
 		return;
-	discover__note_due(d, notice, &key);
+	discover__note_due(d, notice->pid, notice->addr, &key);
+}
+
+/* Whatever the process had mapped is gone; what it has now may have been told of already. */
+static void discover__on_exec(struct discover *d, const struct comm_notice *notice)
+{
+	const struct shown_key none = {};
+
+	if (d->listener.executed(d->listener.ctx, notice->pid))
+		discover__note_due(d, notice->pid, 0, &none);
 }
 
 static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_header *header)
 {
 	struct discover *d = ctx;
 	const struct mmap2_notice *notice = (const void *)header;
+	const struct comm_notice *comm = (const void *)header;
 
 	(void)cpu;
 	if (header->type == PERF_RECORD_LOST) {
@@ -223,6 +239,9 @@ static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_h
 	} else if (header->type == PERF_RECORD_MMAP2 && header->size >= sizeof(*notice) &&
 		   notice->ino) {
 		discover__on_mmap(d, notice);
+	} else if (header->type == PERF_RECORD_COMM && header->size >= sizeof(*comm) &&
+		   header->misc & PERF_RECORD_MISC_COMM_EXEC) {
+		discover__on_exec(d, comm);
 	}
 	return LIBBPF_PERF_EVENT_CONT;
 }
@@ -290,6 +309,8 @@ int discover__watch(struct discover *d)
 		.wakeup_watermark = 1,
 		.mmap = 1,
 		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
 	};
 	int err;
 
