@@ -161,6 +161,17 @@ static void close_others(const int *keep, int sock)
 	close_range(from, ~0U, 0);
 }
 
+/* Whoever reads our output waits for its last holder: that must not be a child that cannot die. */
+static void let_go_of_output(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+
+	for (int i = STDIN_FILENO; fd >= 0 && i <= STDERR_FILENO; i++)
+		dup2(fd, i);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
 static int send_message(int fd, const struct envelope *envelope, struct msghdr *msg,
 			struct iovec *payload)
 {
@@ -184,6 +195,7 @@ static void __attribute__((noreturn)) helper__child(struct helper *helper, int s
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	close_others(helper->job.keep_fds, sock);
+	let_go_of_output();
 	last.status = helper->job.work(helper->arg, sock);
 	send_message(sock, &last, &(struct msghdr){}, &(struct iovec){});
 	_exit(0);
@@ -391,6 +403,7 @@ void helpers__close_elsewhere(struct helpers *h, const int *fds, int n_fds)
 
 	if (pid == 0) {
 		close(hold[1]);
+		let_go_of_output();
 		while (read(hold[0], &byte, 1) < 0 && errno == EINTR)
 			;
 		_exit(0);
