@@ -52,23 +52,30 @@ static bool has_capability(cap_t caps, cap_value_t capability)
 	return !cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) && value == CAP_SET;
 }
 
-/* What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; map_files. */
+/*
+ * What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; map_files, and that
+ * directory's mode. The last of each row gives the first, too.
+ */
 static void check__privilege(struct check *check)
 {
-	static const cap_value_t needed[] = {CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE,
-					     CAP_CHECKPOINT_RESTORE};
-	static const char *const names[] = {"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE",
-					    "CAP_CHECKPOINT_RESTORE"};
+	static const struct {
+		const char *name;
+		cap_value_t capability, or_else;
+	} needed[] = {
+		{"CAP_BPF", CAP_BPF, CAP_SYS_ADMIN},
+		{"CAP_PERFMON", CAP_PERFMON, CAP_SYS_ADMIN},
+		{"CAP_SYS_PTRACE", CAP_SYS_PTRACE, CAP_SYS_PTRACE},
+		{"CAP_CHECKPOINT_RESTORE", CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN},
+		{"CAP_DAC_READ_SEARCH", CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE},
+	};
 	cap_t caps = cap_get_proc();
-	bool admin = caps && has_capability(caps, CAP_SYS_ADMIN);
 	char missing[128] = "";
 
 	for (unsigned int i = 0; caps && i < ARRAY_SIZE(needed); i++) {
-		bool ok = has_capability(caps, needed[i]) || (admin && needed[i] != CAP_SYS_PTRACE);
-
-		if (!ok)
+		if (!has_capability(caps, needed[i].capability) &&
+		    !has_capability(caps, needed[i].or_else))
 			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), " %s",
-				 names[i]);
+				 needed[i].name);
 	}
 	cap_free(caps);
 	check__item(check, "privilege", !missing[0], "run it with sudo, or grant what is missing",
