@@ -54,31 +54,27 @@ static bool has_capability(cap_t caps, cap_value_t capability)
 }
 
 /*
- * What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; files in map_files;
- * other users' /proc/PID directories, which are theirs alone to read.
+ * What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; map_files, and that
+ * directory's mode. The last of each row gives the first, too.
  */
 static void check__privilege(struct check *check)
 {
 	static const struct {
-		cap_value_t value;
 		const char *name;
-		bool in_sys_admin;
+		cap_value_t capability, or_else;
 	} needed[] = {
-		{CAP_BPF, "CAP_BPF", true},
-		{CAP_PERFMON, "CAP_PERFMON", true},
-		{CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false},
-		{CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", true},
-		{CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false},
+		{"CAP_BPF", CAP_BPF, CAP_SYS_ADMIN},
+		{"CAP_PERFMON", CAP_PERFMON, CAP_SYS_ADMIN},
+		{"CAP_SYS_PTRACE", CAP_SYS_PTRACE, CAP_SYS_PTRACE},
+		{"CAP_CHECKPOINT_RESTORE", CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN},
+		{"CAP_DAC_READ_SEARCH", CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE},
 	};
 	cap_t caps = cap_get_proc();
-	bool admin = caps && has_capability(caps, CAP_SYS_ADMIN);
 	char missing[128] = "";
 
 	for (unsigned int i = 0; caps && i < ARRAY_SIZE(needed); i++) {
-		bool ok =
-			has_capability(caps, needed[i].value) || (admin && needed[i].in_sys_admin);
-
-		if (!ok)
+		if (!has_capability(caps, needed[i].capability) &&
+		    !has_capability(caps, needed[i].or_else))
 			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing),
 				 " %s", needed[i].name);
 	}

@@ -13,6 +13,7 @@
 struct scan {
 	const struct commscan_request *request;
 	int mem_fd, reply_fd, err;
+	int unreadable; /* why something that the list names could not be looked at */
 	struct commscan_reply reply;
 };
 
@@ -61,12 +62,15 @@ static void scan__list(struct scan *scan)
 	uint64_t array, address;
 	int32_t n;
 
-	if (!scan->request->list || read_memory(scan, scan->request->n_list, &n, sizeof(n)) ||
-	    read_memory(scan, scan->request->list, &array, sizeof(array)))
+	if (!scan->request->list)
 		return;
-	for (int32_t i = 0; i < n && i < COMMSCAN_MAX_LISTED; i++)
-		if (!read_memory(scan, array + 8ULL * i, &address, sizeof(address)))
+	scan->unreadable = read_memory(scan, scan->request->n_list, &n, sizeof(n))
+				   ?: read_memory(scan, scan->request->list, &array, sizeof(array));
+	for (int32_t i = 0; !scan->unreadable && i < n && i < COMMSCAN_MAX_LISTED; i++) {
+		scan->unreadable = read_memory(scan, array + 8ULL * i, &address, sizeof(address));
+		if (!scan->unreadable)
 			scan__look(scan, address, 0, true);
+	}
 }
 
 int commscan__work(void *arg, int reply_fd)
@@ -88,7 +92,7 @@ int commscan__work(void *arg, int reply_fd)
 		if (!read_memory(&scan, scan.request->pointers[i], &address, sizeof(address)))
 			scan__look(&scan, address, scan.request->pointers[i], false);
 	scan__flush(&scan);
-	return scan.err;
+	return scan.err ?: scan.unreadable;
 }
 
 uint64_t commscan__address(const struct nccl_image *image, uint64_t start, uint64_t file_offset,

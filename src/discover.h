@@ -20,6 +20,8 @@ struct discover_listener {
 	void (*mapping)(void *ctx, const struct nb_mapping *mapping);
 	/* Is a further process that maps this file of interest? (Only its inode is given.) */
 	bool (*wants)(void *ctx, const struct nb_mapping *file);
+	/* The process runs another program from now on. Is it one that is to be looked at again? */
+	bool (*executed)(void *ctx, uint32_t pid);
 	void *ctx;
 };
 

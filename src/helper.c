@@ -338,7 +338,7 @@ void helpers__close_elsewhere(struct helpers *h, const int *fds, int n_fds)
 	pid_t pid = pipe2(hold, O_CLOEXEC) ? -1 : fork();
 
 	if (pid == 0) {
-		close(hold[1]);
+		helper_child__hold_only(fds, n_fds, hold[0]);
 		while (read(hold[0], &byte, 1) < 0 && errno == EINTR)
 			;
 		_exit(0);

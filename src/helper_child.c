@@ -2,6 +2,7 @@
 #include "helper_child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +18,12 @@ static int compare_fds(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Closes everything above stderr but the given fds; a stuck child must hold nothing of ours. */
-static void close_others(const int *keep, int sock)
+static void close_others(int *fds, int n_fds)
 {
-	int fds[ARRAY_SIZE(((struct helper_job *)0)->keep_fds) + 1];
 	unsigned int from = STDERR_FILENO + 1;
 
-	memcpy(fds, keep, sizeof(fds) - sizeof(int));
-	fds[ARRAY_SIZE(fds) - 1] = sock;
-	qsort(fds, ARRAY_SIZE(fds), sizeof(int), compare_fds);
-	for (unsigned int i = 0; i < ARRAY_SIZE(fds); i++) {
+	qsort(fds, n_fds, sizeof(int), compare_fds);
+	for (int i = 0; i < n_fds; i++) {
 		if (fds[i] < (int)from)
 			continue;
 		if (fds[i] > (int)from)
@@ -34,6 +31,27 @@ static void close_others(const int *keep, int sock)
 		from = fds[i] + 1;
 	}
 	close_range(from, ~0U, 0);
+}
+
+/* Whoever reads our output waits for its last holder: that must not be a child that cannot die. */
+static void let_go_of_output(void)
+{
+	int fd = open("/dev/null", O_RDWR);
+
+	for (int i = STDIN_FILENO; fd >= 0 && i <= STDERR_FILENO; i++)
+		dup2(fd, i);
+	if (fd > STDERR_FILENO)
+		close(fd);
+}
+
+void helper_child__hold_only(const int *fds, int n_fds, int fd)
+{
+	int all[HELPER_MAX_FDS + 1];
+
+	memcpy(all, fds, n_fds * sizeof(int));
+	all[n_fds] = fd;
+	close_others(all, n_fds + 1);
+	let_go_of_output();
 }
 
 static int send_message(int fd, const struct envelope *envelope, struct msghdr *msg,
@@ -58,7 +76,7 @@ void helper_child__run(const struct helper_job *job, void *arg, int sock)
 	prctl(PR_SET_NAME, "nccl-bpf:helper");
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	close_others(job->keep_fds, sock);
+	helper_child__hold_only(job->keep_fds, ARRAY_SIZE(job->keep_fds), sock);
 	last.status = job->work(arg, sock);
 	send_message(sock, &last, &(struct msghdr){}, &(struct iovec){});
 	_exit(0);

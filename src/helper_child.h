@@ -10,6 +10,12 @@ struct envelope {
 	int32_t is_status, status;
 };
 
+/*
+ * Closes every descriptor but fds (at most HELPER_MAX_FDS, -1 is none) and fd, and takes /dev/null
+ * for the standard ones: a child that cannot die must hold nothing of ours.
+ */
+void helper_child__hold_only(const int *fds, int n_fds, int fd);
+
 /* What a forked child does with its life. */
 void helper_child__run(const struct helper_job *job, void *arg, int sock) __attribute__((noreturn));
 

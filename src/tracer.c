@@ -161,9 +161,10 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 	if (process && process->gone_ns && comm && !comm->dead_ns)
 		comm->dead_ns = process->gone_ns;
 	/* One that forked after the library was loaded maps nothing anew, so nothing told of it. */
-	if (!process && comm && !comm->dead_ns) {
+	if ((!process || process->gone_ns) && comm && !comm->dead_ns) {
 		discover__scan(tracer->discover, key->tgid);
-		if (!processes__find(tracer->processes, key->tgid))
+		process = processes__find(tracer->processes, key->tgid);
+		if (!process || process->gone_ns)
 			comms__process_gone(tracer->comms, key->tgid, now_ns());
 	}
 	if (process && comm && !comm->learnt && !comm->dead_ns && !process->scans_left &&

@@ -149,10 +149,11 @@ static struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid)
 {
 	struct process *process = processes__find(tracer->processes, tgid);
 
-	if (process && process->gone_ns) /* its number is in use again */
-		return NULL;
-	if (process)
+	if (process && !process->gone_ns)
 		return process;
+	/* Its number is in use again; its communicators expire by themselves. */
+	if (process)
+		processes__remove(tracer->processes, process);
 	process = processes__add(tracer->processes, tgid, now_ns(), on_process_exit);
 	if (!process)
 		return NULL;
@@ -209,11 +210,23 @@ static bool wants_file(void *ctx, const struct nb_mapping *file)
 	       (library->state != LIBRARY_NOT_NCCL && library->state != LIBRARY_UNREADABLE);
 }
 
+static bool on_exec(void *ctx, uint32_t tgid)
+{
+	struct tracer *tracer = ctx;
+	struct process *process = processes__find(tracer->processes, tgid);
+
+	if (!process || process->gone_ns)
+		return false;
+	tracer__process_ended(tracer, process);
+	return true;
+}
+
 int tracer__open_discover(struct tracer *tracer)
 {
 	const struct discover_listener listener = {
 		.mapping = on_mapping,
 		.wants = wants_file,
+		.executed = on_exec,
 		.ctx = tracer,
 	};
 

@@ -6,6 +6,10 @@ UNIT_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined \
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(filter-out %/test_api_prototypes.c,$(wildcard tests/unit/test_*.c)))
 TARGETS := $(patsubst tests/targets/%.c,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.c)) \
 	$(patsubst tests/targets/%.cc,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.cc))
+# Without libfuse3-dev there is no FUSE server, and its tests are skipped.
+ifeq ($(wildcard /usr/include/fuse3/fuse.h),)
+TARGETS := $(filter-out %/fuse_mirror,$(TARGETS))
+endif
 
 $(BUILD)/tests/test_%: tests/unit/test_%.c $(wildcard src/*.[ch]) $(wildcard tests/unit/*.h) $(SKELETON)
 	@mkdir -p $(@D)
@@ -28,6 +32,18 @@ $(BUILD)/tests/targets/%: tests/targets/%.cc $(SIM_OUTPUTS)
 	@mkdir -p $(@D)
 	$(CXX) -O1 -g -Wall -Wextra -Itests/sim -pthread -o $@ $< \
 		-L$(BUILD)/sim/2.28.9 -Wl,--as-needed -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
+
+# Not linked against NCCL: one loads it when told, one has its own, one is a file system.
+$(BUILD)/tests/targets/loader: tests/targets/loader.c $(wildcard tests/sim/nccl_sim.h)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -Itests/sim -pthread -o $@ $< -ldl
+$(BUILD)/tests/targets/linked_in: tests/targets/linked_in.cc
+	@mkdir -p $(@D)
+	$(CXX) -O1 -g -Wall -Wextra -o $@ $<
+$(BUILD)/tests/targets/fuse_mirror: tests/targets/fuse_mirror.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O1 -g $(WARN) -I/usr/include/fuse3 \
+		-o $@ $< -lfuse3 -pthread
 
 .PHONY: tests-build
 tests-build: all $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
