@@ -54,6 +54,7 @@ struct comm {
 	bool learnt;		    /* its struct was read */
 	bool is_mixed;		    /* several in succession that nothing tells apart */
 	bool scan_asked;	    /* the tracer's note: it asked for that once */
+	bool owner_asked;	    /* likewise: who makes these calls? */
 	bool listed;		    /* NCCL's own list had it */
 	bool is_double; /* another process holds the same rank of the same communicator */
 	char name[64];	/* "" : none */

@@ -19,6 +19,7 @@ struct tracer_options command__tracer_options(const struct options *options)
 			},
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
+		.fuse = options->fuse,
 	};
 
 	memcpy(t.pids, options->pids, sizeof(t.pids));

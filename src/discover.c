@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "discover.h"
 
-#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <stdbool.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 #include <uthash.h>
 
+#include "mapscan.h"
 #include "util.h"
 
 #define RING_PAGES 16
@@ -34,23 +36,30 @@ struct shown {
 /* A mapping whose process is to be scanned. */
 struct due {
 	uint32_t pid;
-	bool done;
+	bool started; /* its scan */
 	uint64_t addr;
 	struct shown_key key;
+};
+
+/* A helper's look at one process, or at all. */
+struct scan {
+	struct discover *discover;
+	uint32_t pid;
+	bool late;
 };
 
 struct discover {
 	struct probe *probe;
 	struct loop *loop;
+	struct helpers *helpers;
 	struct discover_listener listener;
 	struct perf_buffer *notices;
 	struct loop_source *readable, *quiet_timer;
 	struct shown *shown; /* files told already */
 	struct due due[MAX_DUE];
 	unsigned int n_due;
-	bool scan_all;
-	uint64_t overflows;
-	uint64_t n_scans;
+	bool scan_all, all_running;
+	uint64_t overflows, n_scans;
 };
 
 /* PERF_RECORD_MMAP2 up to the file name (linux/perf_event.h). */
@@ -63,8 +72,14 @@ struct mmap2_notice {
 	uint32_t prot, flags;
 };
 
+/* PERF_RECORD_COMM up to the name. */
+struct comm_notice {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+};
+
 int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
-		  const struct discover_listener *listener)
+		  struct helpers *helpers, const struct discover_listener *listener)
 {
 	struct discover *d = calloc(1, sizeof(*d));
 
@@ -72,6 +87,7 @@ int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
 		return -ENOMEM;
 	d->probe = probe;
 	d->loop = loop;
+	d->helpers = helpers;
 	d->listener = *listener;
 	*ret = d;
 	return 0;
@@ -92,26 +108,6 @@ void discover__free(struct discover *d)
 		free(s);
 	}
 	free(d);
-}
-
-static int open_iterator(struct discover *d, uint32_t pid)
-{
-	union bpf_iter_link_info info = {.task.pid = pid};
-	DECLARE_LIBBPF_OPTS(bpf_link_create_opts, opts);
-	int fd, link;
-
-	if (pid) {
-		opts.iter_info = &info;
-		opts.iter_info_len = sizeof(info);
-	}
-	link = bpf_link_create(probe__iterator_fd(d->probe), 0, BPF_TRACE_ITER, &opts);
-	if (link == -EINVAL && pid) /* before Linux 6.1 an iterator knows no pid: tell of all */
-		link = bpf_link_create(probe__iterator_fd(d->probe), 0, BPF_TRACE_ITER, NULL);
-	if (link < 0)
-		return link;
-	fd = bpf_iter_create(link);
-	close(link);
-	return fd;
 }
 
 static struct shown *discover__find_shown(struct discover *d, const struct shown_key *key)
@@ -139,37 +135,86 @@ static void discover__resolve(struct discover *d, const struct nb_mapping *m)
 	}
 }
 
-static void discover__tell(struct discover *d, const struct nb_mapping *m)
+static void on_scan_message(void *ctx, const void *data, size_t len, const int *fds, int n_fds)
 {
-	discover__resolve(d, m);
-	d->listener.mapping(d->listener.ctx, m);
+	const struct nb_mapping *mappings = data;
+	const struct scan *scan = ctx;
+	struct discover *d = scan->discover;
+
+	(void)fds;
+	(void)n_fds;
+	for (size_t i = 0; i < len / sizeof(*mappings); i++) {
+		discover__resolve(d, &mappings[i]);
+		d->listener.mapping(d->listener.ctx, &mappings[i], scan->late);
+	}
 }
 
-int discover__scan(struct discover *d, uint32_t pid)
+/* What was due because of this scan is done with; what came since is not. */
+static void discover__forget_due(struct discover *d, uint32_t pid)
 {
-	_cleanup_close_ int fd = open_iterator(d, pid);
-	struct nb_mapping mappings[64];
-	size_t have = 0;
-	ssize_t n;
+	unsigned int kept = 0;
 
+	for (unsigned int i = 0; i < d->n_due; i++)
+		if (!d->due[i].started || (pid && d->due[i].pid != pid))
+			d->due[kept++] = d->due[i];
+	d->n_due = kept;
+}
+
+/* One process in which the kernel waits must not hide all others: ask for each by itself. */
+static void discover__scan_each(struct discover *d)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+
+	while (proc && (entry = readdir(proc)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			discover__scan(d, strtoul(entry->d_name, NULL, 10), true);
+	if (proc)
+		closedir(proc);
+}
+
+static void discover__scan_due(struct discover *d);
+
+static void on_scan_done(void *ctx, int status)
+{
+	struct scan *scan = ctx;
+	struct discover *d = scan->discover;
+	uint32_t pid = scan->pid;
+
+	free(scan);
+	d->all_running &= pid != 0;
+	discover__forget_due(d, pid);
+	if (status == -ETIMEDOUT && !pid)
+		discover__scan_each(d);
+	discover__scan_due(d);
+	d->listener.scanned(d->listener.ctx);
+}
+
+int discover__scan(struct discover *d, uint32_t pid, bool late)
+{
+	struct mapscan_request request = {.program_fd = probe__iterator_fd(d->probe), .pid = pid};
+	struct scan *scan = calloc(1, sizeof(*scan));
+	const struct helper_job job = {
+		.work = mapscan__work,
+		.arg = &request,
+		.arg_size = sizeof(request),
+		.message = on_scan_message,
+		.done = on_scan_done,
+		.ctx = scan,
+		.urgent = !late,
+		.keep_fds = {request.program_fd, -1, -1, -1},
+	};
+	int err;
+
+	if (!scan)
+		return -ENOMEM;
+	*scan = (struct scan){.discover = d, .pid = pid, .late = late};
 	d->n_scans++;
-	if (fd < 0)
-		return fd == -ESRCH ? 0 : fd;
-	while ((n = read(fd, (char *)mappings + have, sizeof(mappings) - have)) != 0) {
-		size_t whole;
-
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			continue;
-		if (n < 0)
-			return errno == ESRCH ? 0 : -errno;
-		have += n;
-		whole = have / sizeof(mappings[0]);
-		for (size_t i = 0; i < whole; i++)
-			discover__tell(d, &mappings[i]);
-		have -= whole * sizeof(mappings[0]);
-		memmove(mappings, &mappings[whole], have);
-	}
-	return 0;
+	d->all_running |= pid == 0;
+	err = helper__run(d->helpers, &job);
+	if (err)
+		free(scan);
+	return err;
 }
 
 static struct shown *discover__remember(struct discover *d, const struct shown_key *key)
@@ -189,14 +234,14 @@ static struct shown *discover__remember(struct discover *d, const struct shown_k
 	return s;
 }
 
-static void discover__note_due(struct discover *d, const struct mmap2_notice *notice,
+static void discover__note_due(struct discover *d, uint32_t pid, uint64_t addr,
 			       const struct shown_key *key)
 {
 	if (d->n_due == MAX_DUE) {
 		d->scan_all = true;
 		return;
 	}
-	d->due[d->n_due++] = (struct due){.pid = notice->pid, .addr = notice->addr, .key = *key};
+	d->due[d->n_due++] = (struct due){.pid = pid, .addr = addr, .key = *key};
 }
 
 static void discover__on_mmap(struct discover *d, const struct mmap2_notice *notice)
@@ -211,13 +256,23 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 	s = discover__find_shown(d, &key) ?: discover__remember(d, &key);
 	if (s && s->resolved && !d->listener.wants(d->listener.ctx, &s->file))
 		return;
-	discover__note_due(d, notice, &key);
+	discover__note_due(d, notice->pid, notice->addr, &key);
+}
+
+/* Whatever the process had mapped is gone; what it has now may have been told of already. */
+static void discover__on_exec(struct discover *d, const struct comm_notice *notice)
+{
+	const struct shown_key none = {};
+
+	if (d->listener.executed(d->listener.ctx, notice->pid))
+		discover__note_due(d, notice->pid, 0, &none);
 }
 
 static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_header *header)
 {
 	struct discover *d = ctx;
 	const struct mmap2_notice *notice = (const void *)header;
+	const struct comm_notice *comm = (const void *)header;
 
 	(void)cpu;
 	if (header->type == PERF_RECORD_LOST) {
@@ -226,6 +281,9 @@ static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_h
 	} else if (header->type == PERF_RECORD_MMAP2 && header->size >= sizeof(*notice) &&
 		   notice->ino) {
 		discover__on_mmap(d, notice);
+	} else if (header->type == PERF_RECORD_COMM && header->size >= sizeof(*comm) &&
+		   header->misc & PERF_RECORD_MISC_COMM_EXEC) {
+		discover__on_exec(d, comm);
 	}
 	return LIBBPF_PERF_EVENT_CONT;
 }
@@ -234,16 +292,18 @@ static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_h
 static void discover__scan_due(struct discover *d)
 {
 	for (unsigned int i = 0; i < d->n_due && !d->scan_all; i++) {
-		if (d->due[i].done)
+		if (d->due[i].started)
 			continue;
-		discover__scan(d, d->due[i].pid);
 		for (unsigned int j = i; j < d->n_due; j++)
-			d->due[j].done |= d->due[j].pid == d->due[i].pid;
+			d->due[j].started |= d->due[j].pid == d->due[i].pid;
+		discover__scan(d, d->due[i].pid, false);
 	}
-	if (d->scan_all)
-		discover__scan(d, 0);
+	if (!d->scan_all || d->all_running)
+		return;
 	d->scan_all = false;
-	d->n_due = 0;
+	for (unsigned int i = 0; i < d->n_due; i++)
+		d->due[i].started = true;
+	discover__scan(d, 0, true);
 }
 
 static void discover__drain(void *ctx)
@@ -256,12 +316,16 @@ static void discover__drain(void *ctx)
 
 static void discover__on_quiet_over(void *ctx);
 
-/* At once when it is quiet; under a storm of new mappings at most every QUIET_NS. */
+/*
+ * At once when it is quiet; under a storm of new mappings at most every QUIET_NS. Listening comes
+ * before the look at what is there: a perf event says once that it is readable, and says it to
+ * whoever asks first, so what came before epoll was asked would never be told of.
+ */
 static void discover__listen(struct discover *d)
 {
-	discover__drain(d);
 	loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices), discover__on_quiet_over, d,
 		     &d->readable);
+	discover__drain(d);
 }
 
 static void discover__on_quiet_over(void *ctx)
@@ -285,12 +349,12 @@ int discover__watch(struct discover *d)
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_DUMMY,
 		.sample_period = 1,
-		/* Wake for every record: a count of events would count samples, of which this has
-		 * none, and then only a ring half full wakes. */
-		.watermark = 1,
+		.watermark = 1, /* wakeup_events would count samples, of which there are none */
 		.wakeup_watermark = 1,
 		.mmap = 1,
 		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
 	};
 	int err;
 
@@ -304,12 +368,12 @@ int discover__watch(struct discover *d)
 				       discover__on_quiet_over, d, &d->readable);
 }
 
-uint64_t discover__scans(const struct discover *d)
-{
-	return d->n_scans;
-}
-
 uint64_t discover__overflows(const struct discover *d)
 {
 	return d->overflows;
+}
+
+uint64_t discover__scans(const struct discover *d)
+{
+	return d->n_scans;
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "helper.h"
 #include "loop.h"
 #include "nccl_bpftrace_record.h"
 #include "probe.h"
@@ -16,22 +17,30 @@
 struct discover;
 
 struct discover_listener {
-	/* An executable file mapping; the same one can be told more than once. */
-	void (*mapping)(void *ctx, const struct nb_mapping *mapping);
+	/*
+	 * An executable file mapping; the same one can be told more than once. late: it may have
+	 * been there long before this was asked.
+	 */
+	void (*mapping)(void *ctx, const struct nb_mapping *mapping, bool late);
 	/* Is a further process that maps this file of interest? (Only its inode is given.) */
 	bool (*wants)(void *ctx, const struct nb_mapping *file);
 	/* The process runs another program from now on. Is it one that is to be looked at again? */
 	bool (*executed)(void *ctx, uint32_t pid);
+	/* A scan has ended. */
+	void (*scanned)(void *ctx);
 	void *ctx;
 };
 
 /* 0 or -errno. The listener is copied. */
 int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
-		  const struct discover_listener *listener);
+		  struct helpers *helpers, const struct discover_listener *listener);
 void discover__free(struct discover *discover);
 
-/* Tells of all mappings of one process, or of all processes (pid 0). 0 or -errno. */
-int discover__scan(struct discover *discover, uint32_t pid);
+/*
+ * Has a helper tell of all mappings of one process, or of all processes (pid 0): they come later,
+ * through the listener. 0 or -errno when it cannot be begun.
+ */
+int discover__scan(struct discover *discover, uint32_t pid, bool late);
 
 /* Starts listening for new mappings. 0 or -errno. */
 int discover__watch(struct discover *discover);

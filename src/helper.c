@@ -14,6 +14,7 @@
 #include "util.h"
 
 #define MAX_RUNNING 4
+#define MAX_STUCK   16 /* children that cannot die; doubtful work is refused past it */
 
 struct helper {
 	struct helpers *all;
@@ -42,7 +43,7 @@ struct helpers {
 	struct helper *running;
 	struct helper_queue queue, doubtful;
 	struct zombie *zombies;
-	unsigned int n_running, n_doubtful;
+	unsigned int n_running, n_doubtful, n_zombies;
 	char *buffer;
 };
 
@@ -77,6 +78,7 @@ static void helpers__reap(struct helpers *h)
 			continue;
 		}
 		*at = z->next;
+		h->n_zombies--;
 		free(z);
 	}
 }
@@ -93,6 +95,7 @@ static void helpers__bury(struct helpers *h, pid_t pid)
 		return;
 	*z = (struct zombie){.pid = pid, .next = h->zombies};
 	h->zombies = z;
+	h->n_zombies++;
 }
 
 static void helper__kill(struct helper *helper)
@@ -290,7 +293,8 @@ static void helpers__start_queued(struct helpers *h)
 	struct helper *helper;
 
 	while ((helper = helpers__next(h))) {
-		int err = helper__start(helper);
+		bool refused = helper->job.doubtful && h->n_zombies >= MAX_STUCK;
+		int err = refused ? -ETIMEDOUT : helper__start(helper);
 
 		if (!err)
 			continue;

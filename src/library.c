@@ -124,6 +124,12 @@ static void library__reject(struct libraries *libraries, struct library *library
 	library__drop_index(libraries, library);
 }
 
+void library__refuse(struct library *library, const char *why)
+{
+	library->state = LIBRARY_UNSUPPORTED;
+	snprintf(library->reason, sizeof(library->reason), "%s", why);
+}
+
 bool library__called_like_nccl(const struct library *library)
 {
 	return !strncmp(library->name, "libnccl", strlen("libnccl"));

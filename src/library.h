@@ -53,6 +53,8 @@ struct library *libraries__add(struct libraries *libraries, const struct nb_mapp
 
 /* Gives it a place in the BPF map. 0 or -ENOSPC. */
 int libraries__take_index(struct libraries *libraries, struct library *library);
+/* NCCL that is not to be traced, and why. */
+void library__refuse(struct library *library, const char *why);
 bool library__called_like_nccl(const struct library *library);
 void libraries__remove(struct libraries *libraries, struct library *library);
 

@@ -23,7 +23,7 @@ struct options {
 	uint64_t max_series, ring_bytes;
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
-	bool no_ui, json, verbose, checksum, help, version;
+	bool no_ui, fuse, json, verbose, checksum, help, version;
 	enum probe_method method;
 	char why[512]; /* a value was refused */
 };

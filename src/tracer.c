@@ -2,6 +2,7 @@
 #include "tracer.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,10 +142,22 @@ int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx)
 	/* Watch first: what is mapped during the scan is told by one of the two. */
 	if (tracer->options.watch)
 		err = discover__watch(tracer->discover);
-	err = err ?: discover__scan(tracer->discover, 0);
+	err = err ?: discover__scan(tracer->discover, 0, true);
 	tracer->started = true;
 	tracer__need_tick(tracer);
 	return err;
+}
+
+/* One that forked after the library was loaded maps nothing anew, so nothing told of it. */
+static void tracer__find_caller(struct tracer *tracer, struct comm *comm)
+{
+	if (kill(comm->key.tgid, 0) && errno == ESRCH) {
+		comms__process_gone(tracer->comms, comm->key.tgid, now_ns());
+		return;
+	}
+	if (!comm->owner_asked)
+		discover__scan(tracer->discover, comm->key.tgid, true);
+	comm->owner_asked = true;
 }
 
 static void on_counter(void *ctx, const struct nb_key *key, const struct nb_counter *counter)
@@ -160,13 +173,8 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 	}
 	if (process && process->gone_ns && comm && !comm->dead_ns)
 		comm->dead_ns = process->gone_ns;
-	/* One that forked after the library was loaded maps nothing anew, so nothing told of it. */
-	if ((!process || process->gone_ns) && comm && !comm->dead_ns) {
-		discover__scan(tracer->discover, key->tgid);
-		process = processes__find(tracer->processes, key->tgid);
-		if (!process || process->gone_ns)
-			comms__process_gone(tracer->comms, key->tgid, now_ns());
-	}
+	if (!process && comm && !comm->dead_ns)
+		tracer__find_caller(tracer, comm);
 	if (process && comm && !comm->learnt && !comm->dead_ns && !process->scans_left &&
 	    !process->gone_ns && !comm->scan_asked) {
 		comm->scan_asked = true;

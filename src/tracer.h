@@ -22,6 +22,7 @@ struct tracer_options {
 	struct probe_options probe;
 	bool attach;			/* else only look (ps) */
 	bool watch;			/* processes that come later too */
+	bool fuse;			/* probe files on FUSE mounts too */
 	uint32_t pids[TRACER_MAX_PIDS]; /* only these, when n_pids is not 0 */
 	unsigned int n_pids;
 	const char *cgroup;   /* only processes in it; NULL: all */

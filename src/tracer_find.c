@@ -38,6 +38,15 @@ static bool tracer__wants_process(struct tracer *tracer, uint32_t tgid)
 	return !o->n_pids;
 }
 
+/*
+ * The kernel faults pages of the file in while it holds a lock that every fork on the machine
+ * takes; a FUSE server that does not answer then holds up all of them, and nothing ends that.
+ */
+static bool tracer__may_probe(const struct tracer *tracer, const struct nb_mapping *mapping)
+{
+	return mapping->fs_magic != FUSE_MAGIC || tracer->options.fuse || !tracer->options.attach;
+}
+
 static void on_look_message(void *ctx, const void *data, size_t len, const int *fds, int n_fds)
 {
 	struct look *look = ctx;
@@ -51,6 +60,10 @@ static void on_look_message(void *ctx, const void *data, size_t len, const int *
 	}
 	look->answered = true;
 	library__settle(look->tracer->libraries, library, data, fds, n_fds);
+	if (library->state == LIBRARY_SEEN && !tracer__may_probe(look->tracer, &look->mapping))
+		library__refuse(library,
+				"on a FUSE mount, and a probe there can stop every fork on "
+				"this machine: --fuse takes that risk");
 	if (library->state == LIBRARY_SEEN && look->tracer->options.attach)
 		library__look(look->tracer, library, &look->mapping);
 	else if (library->state != LIBRARY_NOT_NCCL)
@@ -95,7 +108,7 @@ static void library__look(struct tracer *tracer, struct library *library,
 		.multi = probe__uses_multi(tracer->probe),
 	};
 	struct look *look = calloc(1, sizeof(*look));
-	bool attach = tracer->options.attach &&
+	bool attach = tracer->options.attach && tracer__may_probe(tracer, mapping) &&
 		      (library__called_like_nccl(library) || library->state == LIBRARY_SEEN);
 	struct helper_job job = {
 		.work = attach__work,
@@ -165,7 +178,7 @@ static struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid)
 }
 
 static void tracer__use(struct tracer *tracer, struct library *library,
-			const struct nb_mapping *mapping)
+			const struct nb_mapping *mapping, bool late)
 {
 	struct process *process = tracer__add_process(tracer, mapping->tgid);
 
@@ -174,13 +187,13 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 	library->unused_since_ns = 0;
 	if (!process__map(process, library, mapping))
 		return;
-	if (library->state == LIBRARY_TRACED && !tracer->rescanning)
+	if (library->state == LIBRARY_TRACED && !late)
 		comms__complete(tracer->comms, process->tgid, process->seen_ns);
 	if (process->has_info)
 		tracer__scan_later(process, 0, 1);
 }
 
-static void on_mapping(void *ctx, const struct nb_mapping *mapping)
+static void on_mapping(void *ctx, const struct nb_mapping *mapping, bool late)
 {
 	struct tracer *tracer = ctx;
 	const struct inode_key key = inode_key__of(mapping);
@@ -197,7 +210,7 @@ static void on_mapping(void *ctx, const struct nb_mapping *mapping)
 	}
 	if (library->state == LIBRARY_TRACED || library->state == LIBRARY_SEEN ||
 	    library->state == LIBRARY_UNSUPPORTED)
-		tracer__use(tracer, library, mapping);
+		tracer__use(tracer, library, mapping, late);
 }
 
 static bool wants_file(void *ctx, const struct nb_mapping *file)
@@ -221,16 +234,23 @@ static bool on_exec(void *ctx, uint32_t tgid)
 	return true;
 }
 
+static void on_scanned(void *ctx)
+{
+	tracer__check_settled(ctx);
+}
+
 int tracer__open_discover(struct tracer *tracer)
 {
 	const struct discover_listener listener = {
 		.mapping = on_mapping,
 		.wants = wants_file,
 		.executed = on_exec,
+		.scanned = on_scanned,
 		.ctx = tracer,
 	};
 
-	return discover__new(&tracer->discover, tracer->probe, tracer->loop, &listener);
+	return discover__new(&tracer->discover, tracer->probe, tracer->loop, tracer->helpers,
+			     &listener);
 }
 
 void tracer__rescan_if_due(struct tracer *tracer)
@@ -238,9 +258,7 @@ void tracer__rescan_if_due(struct tracer *tracer)
 	if (!tracer->rescan)
 		return;
 	tracer->rescan = false;
-	tracer->rescanning = true;
-	discover__scan(tracer->discover, 0);
-	tracer->rescanning = false;
+	discover__scan(tracer->discover, 0, true);
 }
 
 void tracer__check_settled(struct tracer *tracer)

@@ -21,8 +21,7 @@ struct tracer {
 	struct loop_source *ring, *tick;
 	uint64_t refreshed_ns; /* when the last refresh began, CLOCK_MONOTONIC */
 	bool tick_runs, started, settled;
-	bool rescan;	 /* a file turned out to be NCCL: who maps it? */
-	bool rescanning; /* its processes were there before the probes */
+	bool rescan; /* a file turned out to be NCCL: who maps it? */
 	loop_fn *on_settled;
 	void *settled_ctx;
 	uint32_t cgroup_pid; /* the last process asked about, and the answer: good for one scan */
