@@ -273,8 +273,8 @@ static int helper__start(struct helper *helper)
 	h->n_doubtful += helper->job.doubtful;
 	err = loop__add_fd(h->loop, helper->fd, helper__on_readable, helper, &helper->readable);
 	return err
-		       ?: loop__add_timer(h->loop, h->deadline_ns, 0, helper__on_deadline, helper,
-					  &helper->deadline);
+		       ?: loop__add_timer(h->loop, helper->job.deadline_ns ?: h->deadline_ns, 0,
+					  helper__on_deadline, helper, &helper->deadline);
 }
 
 static struct helper *helpers__next(struct helpers *h)

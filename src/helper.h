@@ -38,7 +38,8 @@ struct helper_job {
 	bool urgent; /* goes before the others in the queue */
 	/* May well wait until its deadline: one such job at a time, so that others have room. */
 	bool doubtful;
-	int keep_fds[4]; /* fds the child may use, -1 pads; all others are closed there */
+	uint64_t deadline_ns; /* 0: the one given to helpers__new() */
+	int keep_fds[4];      /* fds the child may use, -1 pads; all others are closed there */
 };
 
 int helpers__new(struct helpers **ret, struct loop *loop, uint64_t deadline_ns);

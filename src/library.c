@@ -110,6 +110,7 @@ struct library *libraries__add(struct libraries *libraries, const struct nb_mapp
 		libraries__forget_oldest(libraries);
 	library->key = inode_key__of(mapping);
 	library->index = -1;
+	library->mapping = *mapping;
 	memcpy(library->name, mapping->name, sizeof(library->name));
 	library->name[sizeof(library->name) - 1] = 0;
 	HASH_ADD(hh, libraries->all, key, sizeof(library->key), library);

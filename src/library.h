@@ -35,7 +35,10 @@ struct library {
 	char reason[128];
 	int *links, n_links;
 	unsigned int n_processes;
-	uint64_t unused_since_ns; /* 0: in use */
+	uint64_t unused_since_ns;  /* 0: in use */
+	struct nb_mapping mapping; /* the last one told of: through it the file is opened */
+	uint64_t retry_ns;	   /* when to look once more, CLOCK_MONOTONIC; 0: not */
+	unsigned int n_tries;
 	UT_hash_handle hh;
 };
 

@@ -35,7 +35,7 @@ static void on_ring(void *ctx)
 static bool anything_attached(struct tracer *tracer)
 {
 	for (struct library *l = libraries__first(tracer->libraries); l; l = l->hh.next)
-		if (l->state == LIBRARY_TRACED)
+		if (l->state == LIBRARY_TRACED || l->retry_ns)
 			return true;
 	return processes__first(tracer->processes) != NULL;
 }
@@ -48,6 +48,7 @@ static void on_tick(void *ctx)
 	probe__consume(tracer->probe);
 	tracer__run_scans(tracer, now);
 	tracer__detach_unused(tracer, now);
+	tracer__retry_looks(tracer, now);
 	tracer__check_settled(tracer);
 	if (!anything_attached(tracer)) {
 		loop_source__set_timer(tracer->tick, 0, 0);

@@ -9,6 +9,9 @@
 
 #define FUSE_MAGIC 0x65735546	       /* linux/magic.h: whoever mounts it can make a reader wait */
 #define UNUSED_NS  (30 * NSEC_PER_SEC) /* a file without processes keeps its probes so long */
+#define LOOK_NS	   (15 * NSEC_PER_SEC) /* a library of half a GB on a cold disk */
+#define RETRY_NS   (5 * NSEC_PER_SEC)  /* after a look without an answer; then twice as long */
+#define MAX_LOOKS  6
 
 static void library__look(struct tracer *tracer, struct library *library,
 			  const struct nb_mapping *mapping);
@@ -47,9 +50,18 @@ static bool tracer__may_probe(const struct tracer *tracer, const struct nb_mappi
 	return mapping->fs_magic != FUSE_MAGIC || tracer->options.fuse || !tracer->options.attach;
 }
 
+/* A machine that is busy, or a disk that is slow, is no verdict: another look comes later. */
+static void library__retry_later(struct tracer *tracer, struct library *library)
+{
+	if (library->n_tries++ < MAX_LOOKS)
+		library->retry_ns = now_ns() + (RETRY_NS << library->n_tries);
+	tracer__need_tick(tracer);
+}
+
 static void on_look_message(void *ctx, const void *data, size_t len, const int *fds, int n_fds)
 {
 	struct look *look = ctx;
+	const struct attach_reply *reply = data;
 	const struct inode_key key = inode_key__of(&look->mapping);
 	struct library *library = libraries__find(look->tracer->libraries, &key);
 
@@ -70,6 +82,22 @@ static void on_look_message(void *ctx, const void *data, size_t len, const int *
 		look->tracer->rescan = true;
 	if (library->state == LIBRARY_TRACED)
 		tracer__need_tick(look->tracer);
+	else if (library->state == LIBRARY_UNSUPPORTED && reply->err)
+		library__retry_later(look->tracer, library);
+}
+
+static void library__unanswered(struct tracer *tracer, struct library *library, int status)
+{
+	bool gone = status == -ENOENT || status == -ESRCH;
+
+	if (gone && !library->n_processes) {
+		/* The process we looked through is: the next that maps the file tells anew. */
+		libraries__remove(tracer->libraries, library);
+		return;
+	}
+	library__fail(tracer->libraries, library, status);
+	library__retry_later(tracer, library);
+	tracer->rescan |= library->state == LIBRARY_UNSUPPORTED;
 }
 
 static void on_look_done(void *ctx, int status)
@@ -79,14 +107,8 @@ static void on_look_done(void *ctx, int status)
 	const struct inode_key key = inode_key__of(&look->mapping);
 	struct library *library = libraries__find(tracer->libraries, &key);
 
-	if (library && !look->answered) {
-		/* The process we looked through is gone: the next that maps the file tells anew. */
-		if (status == -ENOENT || status == -ESRCH)
-			libraries__remove(tracer->libraries, library);
-		else
-			library__fail(tracer->libraries, library, status);
-		tracer->rescan |= library && status == -ETIMEDOUT;
-	}
+	if (library && !look->answered)
+		library__unanswered(tracer, library, status);
 	free(look);
 	tracer__rescan_if_due(tracer);
 	tracer__check_settled(tracer);
@@ -118,7 +140,8 @@ static void library__look(struct tracer *tracer, struct library *library,
 		.done = on_look_done,
 		.ctx = look,
 		.urgent = attach,
-		.doubtful = mapping->fs_magic == FUSE_MAGIC,
+		.doubtful = mapping->fs_magic == FUSE_MAGIC || library->n_tries,
+		.deadline_ns = mapping->fs_magic == FUSE_MAGIC ? 0 : LOOK_NS,
 		.keep_fds = {request.program_fd, request.libraries_fd, -1, -1},
 	};
 
@@ -202,6 +225,8 @@ static void on_mapping(void *ctx, const struct nb_mapping *mapping, bool late)
 	if (!tracer__wants_process(tracer, mapping->tgid))
 		return;
 	library = libraries__find(tracer->libraries, &key);
+	if (library)
+		library->mapping = *mapping;
 	if (!library) {
 		library = libraries__add(tracer->libraries, mapping);
 		if (library)
@@ -272,6 +297,19 @@ void tracer__check_settled(struct tracer *tracer)
 	tracer->settled = true;
 	if (tracer->on_settled)
 		tracer->on_settled(tracer->settled_ctx);
+}
+
+void tracer__retry_looks(struct tracer *tracer, uint64_t now)
+{
+	struct library *library, *next;
+
+	for (library = libraries__first(tracer->libraries); library; library = next) {
+		next = library->hh.next;
+		if (!library->retry_ns || library->retry_ns > now)
+			continue;
+		library->retry_ns = 0;
+		library__look(tracer, library, &library->mapping);
+	}
 }
 
 /* Probes cost nobody anything where nothing is mapped, but a file without users need not stay. */

@@ -33,6 +33,7 @@ struct tracer {
 int tracer__open_discover(struct tracer *tracer);
 void tracer__rescan_if_due(struct tracer *tracer);
 void tracer__check_settled(struct tracer *tracer);
+void tracer__retry_looks(struct tracer *tracer, uint64_t now);
 void tracer__detach_unused(struct tracer *tracer, uint64_t now);
 void tracer__process_ended(struct tracer *tracer, struct process *process);
 
