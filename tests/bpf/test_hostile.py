@@ -105,11 +105,7 @@ def test_seccomp_that_kills():
 def kernel_objects(pid):
     """Programs and links that a process holds: {("prog" or "link", id)}."""
     found = set()
-    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
-        try:
-            text = path.read_text()
-        except OSError:
-            continue
+    for text in nbt.descriptors(pid):
         found |= {("prog", int(n)) for n in re.findall(r"^prog_id:\s+(\d+)", text, re.M)}
         found |= {("link", int(n)) for n in re.findall(r"^link_id:\s+(\d+)", text, re.M)}
     return found

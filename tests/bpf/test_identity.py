@@ -224,8 +224,8 @@ def test_reduce_has_its_communicator_on_the_stack():
 def maps_of(agent, name):
     """The ids of the agent's BPF maps of a name."""
     ids = set()
-    for fd in (nbt.Path("/proc") / str(agent.pid) / "fdinfo").iterdir():
-        for line in fd.read_text().splitlines():
+    for text in nbt.descriptors(agent.pid):
+        for line in text.splitlines():
             if line.startswith("map_id:"):
                 ids.add(int(line.split()[1]))
     shown = json.loads(subprocess.run([nbt.need("bpftool", "bpftool"), "-j", "map", "show"],

@@ -244,3 +244,12 @@ def run_agent(*args, seconds=30, **kwargs):
     """A command that ends by itself: CompletedProcess with text output."""
     return subprocess.run([AGENT, *map(str, args)], text=True, capture_output=True,
                           timeout=seconds, stdin=subprocess.DEVNULL, **kwargs)
+
+
+def descriptors(pid):
+    """What the kernel says of each descriptor of a process; one that is closed meanwhile is none."""
+    for path in (Path("/proc") / str(pid) / "fdinfo").iterdir():
+        try:
+            yield path.read_text()
+        except OSError:
+            pass
