@@ -37,7 +37,7 @@ RELEASES = """2.18.1 2.18.3 2.19.3 2.20.5 2.21.5 2.22.3 2.23.4 2.24.3 2.25.1 2.2
 2.27.7 2.28.3 2.28.9 2.29.2 2.29.7 2.30.4 2.30.7 2.31.2 2.32.3""".split()
 WARNINGS = "-std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wshadow -Werror".split()
 IMAGE_SOURCES = """tests/nccl_image.c src/nccl_elf.c src/elf_file.c src/nccl_code.c
-src/nccl_code_x86.c src/nccl_code_arm64.c src/nccl_layout.c src/nccl_identity.c
+src/nccl_code_x86.c src/nccl_code_arm64.c src/nccl_layout.c src/nccl_identity.c src/utf8.c
 src/nccl_api.c""".split()
 
 # nccl_image's names are DWARF's. What the table leaves out on purpose is -1 there and not compared.

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "utf8.h"
+
 #define NCCL_MAGIC 0x0280028002800280ULL
 
 /* Larger than any cluster or machine: what is beyond was no such number. */
@@ -179,28 +181,10 @@ static size_t source__read_up_to(const struct source *src, uint64_t addr, char *
 /* Length of the character at s, 0 when it is none, not printable, or not whole. */
 static size_t printable__length(const unsigned char *s, size_t len)
 {
-	static const uint32_t least[] = {0, 0x20, 0xa0, 0x800, 0x10000};
-	size_t n = s[0] < 0x80	     ? 1
-		   : s[0] >> 5 == 6  ? 2
-		   : s[0] >> 4 == 14 ? 3
-		   : s[0] >> 3 == 30 ? 4
-				     : 0;
-	uint32_t c = n == 1 ? s[0] : n ? s[0] & (0x7f >> n) : 0;
+	uint32_t c = 0;
+	size_t n = utf8__read(s, len, &c);
 
-	if (!n || n > len)
-		return 0;
-	for (size_t i = 1; i < n; i++) {
-		if (s[i] >> 6 != 2)
-			return 0;
-		c = c << 6 | (s[i] & 0x3f);
-	}
-	/* overlong, control, surrogate, too large; line breaks and what turns the direction of text
-	 */
-	if (c < least[n] || c == 0x7f || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff ||
-	    (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0x200e ||
-	    c == 0x200f)
-		return 0;
-	return n;
+	return n && !utf8__is_control(c) && !utf8__is_layout(c) ? n : 0;
 }
 
 /* The user's pointer, kept by NCCL and not copied: it may well dangle. */

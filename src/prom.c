@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "utf8.h"
+
 #define ELLIPSIS    "\xe2\x80\xa6"
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
@@ -127,35 +129,6 @@ int prom__text(const struct prom *p, const char **ret_text, size_t *ret_len)
 }
 
 /*
- * Bytes of the character at text, or 0 when they are no UTF-8 (RFC 3629: shortest form only, no
- * surrogates, nothing above U+10FFFF). Reads no further than the terminating NUL.
- */
-static size_t utf8__len(const unsigned char *text)
-{
-	size_t n;
-
-	if (text[0] < 0x80)
-		return 1;
-	if (text[0] < 0xc2 || text[0] > 0xf4)
-		return 0;
-	n = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-	for (size_t i = 1; i < n; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-	if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
-	    (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f))
-		return 0;
-	return n;
-}
-
-/* C0, DEL and C1: a terminal that shows the file must not obey a job. A newline is escaped. */
-static bool utf8__is_control(const unsigned char *text)
-{
-	return (text[0] < 0x20 && text[0] != '\n') || text[0] == 0x7f ||
-	       (text[0] == 0xc2 && text[1] < 0xa0);
-}
-
-/*
  * Repairs value into ret, at most PROM_VALUE_MAX bytes. Looks at no more of value than it needs,
  * however long that is. Returns the length.
  */
@@ -166,10 +139,12 @@ static size_t value__repair(char ret[PROM_VALUE_MAX], const char *value)
 	size_t len = 0, cut = 0; /* cut: the last boundary that leaves room for the ellipsis */
 
 	while (*in) {
-		size_t n_in = utf8__len(in), n = n_in;
+		uint32_t c = 0;
+		size_t n_in = utf8__read(in, SIZE_MAX, &c), n = n_in;
 		const void *bytes = in;
 
-		if (!n_in || utf8__is_control(in)) {
+		/* A newline is escaped; a terminal that shows the file must not obey the rest. */
+		if (!n_in || (utf8__is_control(c) && c != '\n')) {
 			bytes = REPLACEMENT;
 			n = sizeof(REPLACEMENT) - 1;
 		}

@@ -2,6 +2,7 @@
 /* A communicator's memory as a tenant may fill it: what is accepted is consistent. */
 #include "../../src/nccl_api.c"
 #include "../../src/nccl_identity.c"
+#include "../../src/utf8.c"
 #include "../../src/nccl_layout.c"
 
 #include <errno.h>

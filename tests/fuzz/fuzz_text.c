@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Names that a job chose, on their way to a terminal. */
 #include "../../src/sanitize.c"
+#include "../../src/utf8.c"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,9 +15,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(text, data, size);
 	text[size] = 0;
 	sanitize__text(text, out, sizeof(out));
-	for (const unsigned char *s = (unsigned char *)out; *s; s++)
-		if (is_control(s) || !utf8_length(s))
-			if ((*s & 0xc0) != 0x80)
-				abort();
+	for (const unsigned char *s = (unsigned char *)out; *s;) {
+		uint32_t c = 0;
+		size_t n = utf8__read(s, SIZE_MAX, &c);
+
+		if (!n || utf8__is_control(c))
+			abort();
+		s += n;
+	}
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include "../../src/nccl_identity.c"
+#include "../../src/utf8.c"
 #include "../../src/nccl_layout.c"
 
 /* A process with one communicator at COMM, a page of text at TEXT, and nothing else. */

@@ -3,6 +3,7 @@
 
 #include "../../src/metrics.c"
 #include "../../src/prom.c"
+#include "../../src/utf8.c"
 #include "../../src/prom_file.c"
 
 #include "unit_prom.h"

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "../../src/sanitize.c"
+#include "../../src/utf8.c"
 
 static const char *clean(const char *text, size_t size)
 {

@@ -8,6 +8,7 @@
 /* defines COMM, a word of the API table: after it */
 #include "../../src/metrics.c"
 #include "../../src/prom.c"
+#include "../../src/utf8.c"
 #include "../../src/prom_file.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
