@@ -16,14 +16,20 @@
 
 struct discover;
 
+enum discover_interest {
+	DISCOVER_NONE,
+	DISCOVER_UNKNOWN, /* nobody could look at the file yet */
+	DISCOVER_WANTED,
+};
+
 struct discover_listener {
 	/*
 	 * An executable file mapping; the same one can be told more than once. late: it may have
 	 * been there long before this was asked.
 	 */
 	void (*mapping)(void *ctx, const struct nb_mapping *mapping, bool late);
-	/* Is a further process that maps this file of interest? (Only its inode is given.) */
-	bool (*wants)(void *ctx, const struct nb_mapping *file);
+	/* A further process maps this file (only its inode is given): is that of interest? */
+	enum discover_interest (*interest)(void *ctx, const struct nb_mapping *file);
 	/* The process runs another program from now on. Is it one that is to be looked at again? */
 	bool (*executed)(void *ctx, uint32_t pid);
 	/* A scan has ended. */

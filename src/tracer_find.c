@@ -238,14 +238,17 @@ static void on_mapping(void *ctx, const struct nb_mapping *mapping, bool late)
 		tracer__use(tracer, library, mapping, late);
 }
 
-static bool wants_file(void *ctx, const struct nb_mapping *file)
+static enum discover_interest interest_in(void *ctx, const struct nb_mapping *file)
 {
 	struct tracer *tracer = ctx;
 	const struct inode_key key = inode_key__of(file);
 	const struct library *library = libraries__find(tracer->libraries, &key);
 
-	return !library ||
-	       (library->state != LIBRARY_NOT_NCCL && library->state != LIBRARY_UNREADABLE);
+	if (!library)
+		return DISCOVER_UNKNOWN;
+	if (library->state == LIBRARY_NOT_NCCL || library->state == LIBRARY_UNREADABLE)
+		return DISCOVER_NONE;
+	return DISCOVER_WANTED;
 }
 
 static bool on_exec(void *ctx, uint32_t tgid)
@@ -268,7 +271,7 @@ int tracer__open_discover(struct tracer *tracer)
 {
 	const struct discover_listener listener = {
 		.mapping = on_mapping,
-		.wants = wants_file,
+		.interest = interest_in,
 		.executed = on_exec,
 		.scanned = on_scanned,
 		.ctx = tracer,
