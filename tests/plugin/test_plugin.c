@@ -686,6 +686,8 @@ TEST(a_forked_child_stays_asleep)
 
 	if (!child) {
 		int other = 9;
+
+		alarm(20); /* it must not outlive the test */
 		void *own = init(6, &other, 1, "child");
 		int n = atomic_load(&fake_cuda.n_event_records);
 
