@@ -8,15 +8,15 @@
  */
 #include "timing.h"
 
+#include "budget.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#define N_GPUS		16
-#define N_PAIRS		64		     /* timed launches under way in one context */
-#define BURST_NS	(2 * NS_PER_MS)	     /* budget that may be saved up, in wall time */
-#define LOST_AFTER_NS	(60 * NS_PER_SECOND) /* a launch whose stop never came */
-#define INTERVAL_MAX_NS (10 * NS_PER_SECOND)
-#define TIME_ABSURD_NS	(3600 * NS_PER_SECOND)
+#define N_GPUS	       16
+#define N_PAIRS	       64		    /* timed launches under way in one context */
+#define LOST_AFTER_NS  (60 * NS_PER_SECOND) /* a launch whose stop never came */
+#define TIME_ABSURD_NS (3600 * NS_PER_SECOND)
 
 enum pair_state {
 	PAIR_FREE,
@@ -32,9 +32,9 @@ struct pair {
 
 struct gpu {
 	_Atomic(CUcontext) context;
-	_Atomic uint32_t state;	  /* enum gpu_state */
-	_Atomic uint64_t next_ns; /* the budget: when the next launch may be timed */
-	_Atomic uint32_t hint, random;
+	_Atomic uint32_t state; /* enum gpu_state */
+	struct budget budget;
+	_Atomic uint32_t hint;
 	struct pair pairs[N_PAIRS];
 
 	/* the plugin's thread's own */
@@ -65,49 +65,6 @@ static void gpu__fail(struct gpu *gpu)
 {
 	atomic_store(&gpu->state, GPU_BROKEN);
 	control__lost(NBP_LOSS_TIMING_ERROR);
-}
-
-/* Half to one and a half: a job's own period must not decide which operations are timed. */
-static uint64_t jitter(struct gpu *gpu, uint64_t interval)
-{
-	uint32_t x = atomic_load_explicit(&gpu->random, memory_order_relaxed);
-
-	x = x * 1664525u + 1013904223u;
-	atomic_store_explicit(&gpu->random, x, memory_order_relaxed);
-	return interval / 2 + (interval * (x >> 16) >> 16);
-}
-
-static uint64_t interval_ns(uint64_t cost_ns, uint32_t budget_ppm)
-{
-	uint64_t interval = cost_ns * 1000000 / budget_ppm;
-
-	return interval < INTERVAL_MAX_NS ? interval : INTERVAL_MAX_NS;
-}
-
-/* A token bucket in one word. */
-static bool gpu__may(struct gpu *gpu, uint64_t now)
-{
-	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
-	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
-	uint64_t next = atomic_load_explicit(&gpu->next_ns, memory_order_relaxed), from;
-
-	if (!ppm || next > now)
-		return false;
-	if (ppm >= 1000000)
-		return true;
-	from = now - next > BURST_NS ? now - BURST_NS : next;
-	return atomic_compare_exchange_strong(&gpu->next_ns, &next,
-					      from + jitter(gpu, interval_ns(cost, ppm)));
-}
-
-/* What it has really cost, where that is more than was taken for granted. */
-static void gpu__charge(struct gpu *gpu, uint64_t spent_ns)
-{
-	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
-	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
-
-	if (ppm && ppm < 1000000 && spent_ns > cost)
-		atomic_fetch_add(&gpu->next_ns, interval_ns(spent_ns - cost, ppm));
 }
 
 static struct pair *pair__take(struct gpu *gpu, uint64_t now, uint32_t *ret_stamp)
@@ -192,7 +149,7 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 	answer = gpu__ready(comm, &gpu);
 	if (answer != NBP_TIMED)
 		return answer;
-	if (!gpu__may(gpu, now))
+	if (!budget__may(&gpu->budget, now))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = stream__ask(gpu, stream);
 	if (answer != NBP_TIMED)
@@ -248,7 +205,7 @@ void timing__end(uint64_t stream, struct launch_timing *t)
 	uint64_t begin = now_ns();
 
 	t->timing = launch__end(gpu, pair__get(t->pair), stream, t->stamp);
-	gpu__charge(gpu, t->spent_ns + now_ns() - begin);
+	budget__charge(&gpu->budget, t->spent_ns + now_ns() - begin);
 }
 
 void timing__drop(struct launch_timing *t)
