@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# make            build/nccl-bpftrace, build/nccl-sim
+# make            build/nccl-bpftrace, build/libnccl-profiler-bpftrace.so, build/nccl-sim
 # make demo       a simulated job, traced (root)
 # make test       every layer of tests (root; what cannot run here is skipped with its reason)
 # make bench      what tracing costs here (root)
@@ -25,12 +25,12 @@ LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
 SOURCES := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
-BPF_HEADERS := include/nccl_bpftrace_record.h
 BPF_SOURCES := $(wildcard bpf/*.bpf.c)
+BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
-.PHONY: all setup demo test test-unit test-nccl-versions bench format install clean
-all: $(BUILD)/nccl-bpftrace sim
+.PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install clean
+all: $(BUILD)/nccl-bpftrace plugin sim
 
 # Everything below needs packages; setup does nothing when they are there.
 setup:
@@ -60,6 +60,7 @@ $(BUILD)/nccl-bpftrace: $(OBJECTS)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 -include $(OBJECTS:.o=.d)
+include src/plugin/plugin.mk
 include tests/sim/sim.mk
 include tests/tests.mk
 include tests/bench/bench.mk
@@ -68,7 +69,7 @@ demo: all
 	@scripts/demo.sh
 
 format:
-	clang-format -i src/*.[ch] bpf/*.c include/*.h tests/*/*.[ch]
+	clang-format -i src/*.[ch] src/plugin/*.[ch] bpf/*.c include/*.h tests/*/*.[ch]
 
 # Every release of the real library that PyPI has, against tables and machine code (no root).
 test-nccl-versions: | setup
@@ -79,6 +80,7 @@ install: all
 	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
 	install -D -m 0644 packaging/nccl-bpftrace.bash-completion \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nccl-bpftrace
+	install -D -m 0755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/libnccl-profiler-bpftrace.so
 
 clean:
 	rm -rf $(BUILD)

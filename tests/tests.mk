@@ -4,6 +4,7 @@
 UNIT_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Iinclude -Isrc -I$(BUILD) -Itests/unit $(WARN) -Wno-unused-function
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(filter-out %/test_api_prototypes.c,$(wildcard tests/unit/test_*.c)))
+include tests/plugin/plugin.mk
 TARGETS := $(patsubst tests/targets/%.c,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.c)) \
 	$(patsubst tests/targets/%.cc,$(BUILD)/tests/targets/%,$(wildcard tests/targets/*.cc))
 # Without libfuse3-dev there is no FUSE server, and its tests are skipped.

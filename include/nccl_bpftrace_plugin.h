@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract between the plugin (src/plugin/) and the agent. The plugin hands batches of records
+ * of one size to nccl_bpftrace_batch(batch, n), USDT probe nccl_bpftrace:batch, whose semaphore
+ * wakes it. Types only; fixed width; kinds, reasons and values are appended, never renumbered;
+ * sizes are asserted by every compiler. What is not known is NBP_UNKNOWN, or says so.
+ */
+#ifndef NCCL_BPFTRACE_PLUGIN_H
+#define NCCL_BPFTRACE_PLUGIN_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#define NBP_PROVIDER   "nccl_bpftrace"
+#define NBP_PROBE      "batch"
+#define NBP_MAX_BATCH  64 /* records in one call of the hook */
+#define NBP_UNKNOWN_U8 0xff
+#define NBP_UNKNOWN    0xffffffffU
+#define NBP_NO_RANK    (-1)
+#define NBP_NO_NUMBER  (~0ULL)
+
+enum nbp_kind {
+	NBP_KIND_COMM = 1,	/* a communicator lives; sent again when more is known */
+	NBP_KIND_API = 2,	/* one API event of NCCL: see struct nbp_api */
+	NBP_KIND_OPERATION = 3, /* an operation as NCCL executes it */
+	NBP_KIND_LAUNCH = 4,	/* a kernel was launched, or a timed one has finished */
+	NBP_KIND_KERNEL_CHANNEL =
+		5,	   /* reserved: one operation's channels, by the GPU's own timer */
+	NBP_KIND_END = 6,  /* the communicator was finalised; its last record */
+	NBP_KIND_LOSS = 7, /* what found no place since the last such record */
+	NBP_KIND_MAX,
+};
+
+/* NCCL's ncclFunc_t, as NCCL >= 2.29 numbers it. */
+enum nbp_function {
+	NBP_BROADCAST,
+	NBP_REDUCE,
+	NBP_ALLGATHER,
+	NBP_REDUCESCATTER,
+	NBP_ALLREDUCE,
+	NBP_SENDRECV,
+	NBP_SEND,
+	NBP_RECV,
+	NBP_ALLTOALL,
+	NBP_SCATTER,
+	NBP_GATHER,
+	NBP_ALLGATHERV,
+	NBP_PUTSIGNAL,
+	NBP_SIGNAL,
+	NBP_WAITSIGNAL,
+	NBP_FUNCTION_MAX,
+};
+
+enum nbp_algorithm {
+	NBP_TREE,
+	NBP_RING,
+	NBP_COLLNET_DIRECT,
+	NBP_COLLNET_CHAIN,
+	NBP_NVLS,
+	NBP_NVLS_TREE,
+	NBP_PAT,
+	NBP_COPY_ENGINE, /* not NCCL's: a collective done by copy engines, without a kernel */
+	NBP_ALGORITHM_MAX,
+};
+
+enum nbp_protocol {
+	NBP_LL,
+	NBP_LL128,
+	NBP_SIMPLE,
+	NBP_PROTOCOL_MAX,
+};
+
+enum nbp_capture {
+	NBP_CAPTURED_NO,
+	NBP_CAPTURED_YES,
+	NBP_CAPTURED_UNKNOWN, /* launched from another thread than called from */
+};
+
+/* Why a launch is timed or not. */
+enum nbp_timing {
+	NBP_TIMED,
+	NBP_NOT_TIMED_BUDGET,
+	NBP_NOT_TIMED_CAPTURING,
+	NBP_NOT_TIMED_NO_CUDA,	/* no CUDA driver in the process, or none that can do it */
+	NBP_NOT_TIMED_ERROR,	/* the driver refused; this GPU context is timed no more */
+	NBP_NOT_TIMED_STARTING, /* no events made yet for this GPU context */
+	NBP_NOT_TIMED_EVENTS,	/* all events are under way */
+	NBP_ABANDONED,		/* timed, but its end was not seen: phase NBP_FINISHED */
+	NBP_TIMING_MAX,
+};
+
+enum nbp_source {
+	NBP_SOURCE_NONE,
+	NBP_SOURCE_CUDA_EVENT,
+	NBP_SOURCE_KERNEL_TIMER,
+};
+
+enum nbp_phase {
+	NBP_LAUNCHED = 1,
+	NBP_FINISHED = 2, /* only of a timed launch */
+};
+
+enum nbp_loss {
+	NBP_LOSS_RING_FULL,	   /* notes: the plugin's thread was too slow */
+	NBP_LOSS_CONTENTION,	   /* notes: too many threads at one communicator at once */
+	NBP_LOSS_NOT_READY,	   /* notes: came before the communicator had its ring */
+	NBP_LOSS_NO_COMM,	   /* communicators: more than the plugin has place for */
+	NBP_LOSS_STALE,		   /* callbacks for a communicator that was finalised */
+	NBP_LOSS_UNKNOWN_TYPE,	   /* callbacks of an event type that this plugin does not know */
+	NBP_LOSS_BAD_CALLBACK,	   /* callbacks with NULL where NCCL gives none */
+	NBP_LOSS_UNKNOWN_STOP,	   /* stops of what was not started, or was stopped already */
+	NBP_LOSS_UNKNOWN_STATE,	   /* states recorded for what the plugin gave no handle for */
+	NBP_LOSS_TIMING_ERROR,	   /* calls that the CUDA driver refused */
+	NBP_LOSS_TIMING_ABANDONED, /* timed launches whose end was not seen */
+	NBP_LOSS_TIMING_INVALID,   /* GPU times that cannot be: end before start, absurd length */
+	NBP_LOSS_MAX,
+};
+
+struct nbp_comm {
+	__u32 n_nodes;	   /* NBP_UNKNOWN: ABI v1 to v3 */
+	__s32 cuda_device; /* in the process's own numbering; -1: not known yet */
+	__u8 gpu_uuid[16]; /* valid with cuda_device */
+	__u32 abi;	   /* 1..6: ncclProfiler_vN that NCCL took */
+	__u32 mask;	   /* this plugin's part of NCCL's activation mask */
+	__u64 api_number;  /* the last given; NBP_API of this waking go on from it */
+	__u64 control;	   /* address of struct nbp_control in the process */
+	char name[40];	   /* the communicator's, cut; empty: none or not known */
+};
+
+/*
+ * NCCL >= 2.28 only. Not one per public call: AlltoAll, Gather and Scatter come as one Send or
+ * Recv per peer, calls of count 0 and those of one-rank communicators not at all.
+ */
+struct nbp_api {
+	__u64 api_number; /* per communicator from 1: a gap is a loss */
+	__u64 count;
+	__u64 stream;
+	__u64 group;	   /* running number of the outermost group in this thread, 0: not known */
+	__s32 root;	   /* NBP_NO_RANK: not said (p2p: see the operation) */
+	__u32 group_depth; /* 1: an implicit group, so one public call */
+	__u8 function;	   /* enum nbp_function */
+	__u8 datatype;	   /* ncclDataType_t; NCCL does not name ncclUint8: NBP_UNKNOWN_U8 */
+	__u8 redop;	   /* the ABI never says: NBP_UNKNOWN_U8 */
+	__u8 capture;	   /* enum nbp_capture */
+	__u8 pad[44];
+};
+
+struct nbp_operation {
+	__u64 sequence;	  /* NCCL's number of this function; NBP_NO_NUMBER: it keeps none (p2p) */
+	__u64 count;	  /* AllGather, Broadcast: bytes, as NCCL converts them */
+	__u64 launch;	  /* struct nbp_launch; 0: not known */
+	__s32 root;	  /* or peer */
+	__u32 n_channels; /* NBP_UNKNOWN */
+	__u8 function;
+	__u8 datatype;
+	__u8 redop; /* v1 only: NCCL's device operation is no ncclRedOp_t, so NBP_UNKNOWN_U8 */
+	__u8 algorithm;
+	__u8 protocol;
+	__u8 pad[51];
+};
+
+struct nbp_launch {
+	__u64 launch; /* per communicator from 1: a gap is a loss */
+	__u64 stream;
+	__u64 gpu_start_ns; /* host CLOCK_MONOTONIC; 0: clocks not compared */
+	__u64 gpu_end_ns;
+	__u64 duration_ns;    /* 0: not timed, or not yet */
+	__u32 clock_error_ns; /* half the bracket in which the clocks were compared; NBP_UNKNOWN */
+	__u32 n_operations;   /* NBP_UNKNOWN until finished */
+	__u8 phase;	      /* enum nbp_phase */
+	__u8 timing;	      /* enum nbp_timing */
+	__u8 source;	      /* enum nbp_source */
+	__u8 capture;	      /* enum nbp_capture */
+	__u8 pad[36];
+};
+
+struct nbp_loss_record {
+	__u32 reason; /* enum nbp_loss */
+	__u32 pad;
+	__u64 count; /* since the last record of that reason and communicator */
+	__u64 total;
+	__u8 pad2[64];
+};
+
+struct nbp_record {
+	__u16 kind;
+	__u16 size;	 /* of this record */
+	__u32 tid;	 /* 0: the plugin's own thread */
+	__u64 time_ns;	 /* host CLOCK_MONOTONIC of the callback */
+	__u64 comm_hash; /* 0: not known, or the record is of the whole process */
+	__s32 rank;	 /* NBP_NO_RANK: not known */
+	__s32 n_ranks;	 /* 0: not known */
+	__u64 comm_id;	 /* of this process, never given twice; 0: the whole process */
+	union {
+		struct nbp_comm comm;
+		struct nbp_api api;
+		struct nbp_operation operation;
+		struct nbp_launch launch;
+		struct nbp_loss_record loss;
+		__u8 bytes[88];
+	};
+};
+
+_Static_assert(sizeof(struct nbp_comm) == 88, "nbp_comm");
+_Static_assert(sizeof(struct nbp_api) == 88, "nbp_api");
+_Static_assert(sizeof(struct nbp_operation) == 88, "nbp_operation");
+_Static_assert(sizeof(struct nbp_launch) == 88, "nbp_launch");
+_Static_assert(sizeof(struct nbp_loss_record) == 88, "nbp_loss_record");
+_Static_assert(sizeof(struct nbp_record) == 128, "nbp_record");
+
+/*
+ * In the plugin's .data: what a privileged agent may read, and the two knobs that it may write
+ * (at any time, whole words). Its address comes with every NBP_KIND_COMM.
+ */
+#define NBP_CONTROL_MAGIC 0x6c727463706c6e62ULL /* "bnlpctrl" */
+
+struct nbp_control {
+	__u64 magic;
+	__u32 size;
+	__u32 version;
+	__u32 budget_ppm;     /* knob: share of wall time that GPU timing may cost; 10000 = 1 % */
+	__u32 launch_cost_ns; /* knob: what timing one launch is taken to cost a job */
+	__u32 awake;
+	__u32 n_comms;
+	__u64 n_launches; /* seen while awake */
+	__u64 n_timed;
+	__u64 n_batches;
+	__u64 n_records;
+	__u64 lost[16]; /* by enum nbp_loss, never falls */
+};
+
+_Static_assert(NBP_LOSS_MAX <= 16, "nbp_control.lost");
+_Static_assert(sizeof(struct nbp_control) == 192, "nbp_control");
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "abi.h"
+
+#include <string.h>
+
+#include "nccl_bpftrace_plugin.h"
+
+static const char *const function_names[] = {
+	"Broadcast", "Reduce",	   "AllGather", "ReduceScatter", "AllReduce",
+	"SendRecv",  "Send",	   "Recv",	"AlltoAll",	 "Scatter",
+	"Gather",    "AllGatherV", "PutSignal", "Signal",	 "WaitSignal",
+};
+/* By ncclDataType_t. NCCL itself says "Unknown" for ncclUint8. */
+static const char *const datatype_names[] = {
+	"ncclInt8",    "ncclUint8",    "ncclInt32",	 "ncclUint32",
+	"ncclInt64",   "ncclUint64",   "ncclFloat16",	 "ncclFloat32",
+	"ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2",
+};
+static const char *const algorithm_names[] = {
+	"TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT",
+};
+static const char *const protocol_names[] = {"LL", "LL128", "SIMPLE"};
+
+_Static_assert(sizeof(function_names) / sizeof(*function_names) == NBP_FUNCTION_MAX, "functions");
+_Static_assert(sizeof(algorithm_names) / sizeof(*algorithm_names) == NBP_COPY_ENGINE, "algorithms");
+_Static_assert(sizeof(protocol_names) / sizeof(*protocol_names) == NBP_PROTOCOL_MAX, "protocols");
+
+static uint8_t name__find(const char *const *names, int n, const char *name)
+{
+	for (int i = 0; name && i < n; i++) {
+		if (!strcmp(names[i], name))
+			return i;
+	}
+	return NBP_UNKNOWN_U8;
+}
+
+#define FIND(names, name) name__find(names, sizeof(names) / sizeof(*(names)), name)
+
+static uint64_t get_u64(const void *d, int at, uint64_t absent)
+{
+	uint64_t value = absent;
+
+	if (at >= 0)
+		memcpy(&value, (const char *)d + at, sizeof(value));
+	return value;
+}
+
+static int32_t get_s32(const void *d, int at, int32_t absent)
+{
+	int32_t value = absent;
+
+	if (at >= 0)
+		memcpy(&value, (const char *)d + at, sizeof(value));
+	return value;
+}
+
+static uint8_t get_u8(const void *d, int at, uint8_t absent)
+{
+	return at >= 0 ? ((const uint8_t *)d)[at] : absent;
+}
+
+static const char *get_string(const void *d, int at)
+{
+	return (const char *)(uintptr_t)get_u64(d, at, 0);
+}
+
+static void names__get(const struct abi_version *v, const void *d, const struct abi_task *at,
+		       struct abi_event *e)
+{
+	if (!v->strings) {
+		e->function = get_u8(d, at->function, NBP_UNKNOWN_U8);
+		e->datatype = get_u8(d, at->datatype, NBP_UNKNOWN_U8);
+		e->algorithm = get_u8(d, at->algorithm, NBP_UNKNOWN_U8);
+		e->protocol = get_u8(d, at->protocol, NBP_UNKNOWN_U8);
+		return;
+	}
+	e->function = FIND(function_names, get_string(d, at->function));
+	e->datatype = FIND(datatype_names, get_string(d, at->datatype));
+	e->algorithm = FIND(algorithm_names, get_string(d, at->algorithm));
+	e->protocol = FIND(protocol_names, get_string(d, at->protocol));
+}
+
+static void task__get(const struct abi_version *v, const void *d, const struct abi_task *at,
+		      struct abi_event *e)
+{
+	uint8_t channels = get_u8(d, at->channels, NBP_UNKNOWN_U8);
+
+	e->hash = get_u64(d, at->hash, 0);
+	e->name = get_string(d, at->name);
+	e->sequence = get_u64(d, at->sequence, NBP_NO_NUMBER);
+	e->count = get_u64(d, at->count, 0);
+	e->root = get_s32(d, at->root, NBP_NO_RANK);
+	/* Before v4 it is the most channels that could be used, not those that are. */
+	e->channels = v->version < 4 || channels == NBP_UNKNOWN_U8 ? NBP_UNKNOWN : channels;
+	names__get(v, d, at, e);
+}
+
+void abi__coll(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+{
+	task__get(v, descriptor, &v->coll, event);
+}
+
+void abi__p2p(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+{
+	task__get(v, descriptor, &v->p2p, event);
+}
+
+static void api__get(const void *d, const struct abi_api *at, struct abi_event *e)
+{
+	e->count = get_u64(d, at->count, 0);
+	e->root = get_s32(d, at->root, NBP_NO_RANK);
+	e->stream = get_u64(d, at->stream, 0);
+	e->captured = get_u8(d, at->captured, 0);
+	e->function = FIND(function_names, get_string(d, at->function));
+	e->datatype = FIND(datatype_names, get_string(d, at->datatype));
+}
+
+void abi__coll_api(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+{
+	api__get(descriptor, &v->coll_api, event);
+}
+
+void abi__p2p_api(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+{
+	api__get(descriptor, &v->p2p_api, event);
+}
+
+/* Shares its first members with Coll; the rest differs. */
+void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+{
+	struct abi_task at = v->coll;
+
+	at.algorithm = at.protocol = at.channels = ABI_NONE;
+	task__get(v, descriptor, &at, event);
+	event->algorithm = NBP_COPY_ENGINE;
+	event->stream = get_u64(descriptor, v->ce_stream, 0);
+}
+
+uint32_t abi__implied(const struct abi_version *v, uint32_t mask)
+{
+	uint32_t proxy = ABI_PROXY_OP | ABI_PROXY_STEP | ABI_NET_PLUGIN;
+	uint32_t tasks = proxy | ABI_KERNEL_CH, copies = ABI_CE_COLL | ABI_CE_SYNC | ABI_CE_BATCH;
+	uint32_t types = mask;
+
+	mask &= v->known;
+	if (mask & proxy)
+		types |= ABI_PROXY_OP;
+	if (mask & (ABI_PROXY_STEP | ABI_NET_PLUGIN))
+		types |= ABI_PROXY_STEP;
+	if (v->version < 3 && mask & (ABI_COLL | ABI_P2P | proxy))
+		types |= ABI_GROUP | (mask & (ABI_COLL | proxy) ? ABI_COLL | ABI_P2P : 0);
+	if (v->version >= 3 && mask & (tasks | ABI_GROUP | ABI_COLL | ABI_P2P))
+		types |= ABI_GROUP | (mask & tasks ? ABI_COLL | ABI_P2P : 0);
+	if (mask & copies)
+		types |= ABI_CE_COLL;
+	if (mask & (tasks | copies | ABI_COLL))
+		types |= ABI_COLL_API;
+	if (mask & (tasks | ABI_P2P))
+		types |= ABI_P2P_API;
+	if (mask & ~(uint32_t)ABI_PROXY_CTRL)
+		types |= ABI_GROUP_API;
+	return types & v->known;
+}

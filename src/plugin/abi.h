@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * NCCL's profiler plugin ABI, v1 (NCCL 2.23) to v6 (2.29 and later), written from measured offsets:
+ * one table of positions per version, so that one decoder reads them all.
+ */
+#ifndef NCCL_BPFTRACE_PLUGIN_ABI_H
+#define NCCL_BPFTRACE_PLUGIN_ABI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ABI_MAX_VERSION 6
+#define ABI_EXPORT	__attribute__((visibility("default")))
+
+/* Bits of the activation mask, which are also the event types. */
+enum abi_type {
+	ABI_GROUP = 1 << 0,
+	ABI_COLL = 1 << 1,
+	ABI_P2P = 1 << 2,
+	ABI_PROXY_OP = 1 << 3,
+	ABI_PROXY_STEP = 1 << 4,
+	ABI_PROXY_CTRL = 1 << 5,
+	ABI_KERNEL_CH = 1 << 6,	     /* v3 */
+	ABI_NET_PLUGIN = 1 << 7,     /* v3 */
+	ABI_GROUP_API = 1 << 8,	     /* v5 */
+	ABI_COLL_API = 1 << 9,	     /* v5 */
+	ABI_P2P_API = 1 << 10,	     /* v5 */
+	ABI_KERNEL_LAUNCH = 1 << 11, /* v5 */
+	ABI_CE_COLL = 1 << 12,	     /* v6 */
+	ABI_CE_SYNC = 1 << 13,	     /* v6 */
+	ABI_CE_BATCH = 1 << 14,	     /* v6 */
+};
+
+/* struct ncclProfiler_vN: the signature of init differs, so it is kept untyped. */
+struct abi_profiler {
+	const char *name;
+	void (*init)(void);
+	int (*start)(void *context, void **handle, void *descriptor);
+	int (*stop)(void *handle);
+	int (*record)(void *handle, int state, void *arguments);
+	int (*finalize)(void *context);
+};
+
+_Static_assert(sizeof(struct abi_profiler) == 48, "ncclProfiler_vN");
+_Static_assert(offsetof(struct abi_profiler, finalize) == 40, "ncclProfiler_vN.finalize");
+
+typedef void (*abi_logger)(int level, unsigned long flags, const char *file, int line,
+			   const char *format, ...);
+typedef int (*abi_init_v1)(void **context, int *mask);
+typedef int (*abi_init_v4)(void **context, int *mask, const char *name, uint64_t hash, int n_nodes,
+			   int n_ranks, int rank, abi_logger logger);
+typedef int (*abi_init_v5)(void **context, uint64_t hash, int *mask, const char *name, int n_nodes,
+			   int n_ranks, int rank, abi_logger logger);
+
+#define ABI_NONE (-1)
+
+/* Byte positions in ncclProfilerEventDescr_vN_t, ABI_NONE where a version has no such field. */
+struct abi_task {
+	int16_t hash, name, sequence, function, count, root, datatype;
+	int16_t algorithm, protocol, channels, parent_group;
+};
+
+struct abi_api {
+	int16_t function, count, datatype, root, stream, captured;
+};
+
+struct abi_version {
+	int version;
+	uint16_t descriptor_size;
+	uint8_t type_size;
+	bool strings; /* function, type, algorithm, protocol: const char *, else enums of a byte */
+	uint32_t known; /* types that this version has */
+	uint32_t mask;	/* bits that this plugin sets while awake */
+	struct abi_task coll, p2p;
+	struct abi_api coll_api, p2p_api;
+	int16_t group_depth, launch_stream, ce_stream;
+};
+
+#define ABI_PARENT 8 /* parentObj, in every version */
+#define ABI_RANK   16
+
+extern const struct abi_version abi_versions[ABI_MAX_VERSION + 1];
+
+struct abi_event {
+	uint64_t hash, sequence, count, stream;
+	const char *name;
+	int32_t root;
+	uint32_t channels;
+	uint8_t function, datatype, algorithm, protocol;
+	bool captured;
+};
+
+static inline uint64_t abi__type(const struct abi_version *v, const void *descriptor)
+{
+	return v->type_size == 1 ? *(const uint8_t *)descriptor : *(const uint64_t *)descriptor;
+}
+
+void abi__coll(const struct abi_version *v, const void *descriptor, struct abi_event *event);
+void abi__p2p(const struct abi_version *v, const void *descriptor, struct abi_event *event);
+void abi__coll_api(const struct abi_version *v, const void *descriptor, struct abi_event *event);
+void abi__p2p_api(const struct abi_version *v, const void *descriptor, struct abi_event *event);
+void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_event *event);
+
+/* The event types that NCCL starts when `mask` is set: a type's children bring it along. */
+uint32_t abi__implied(const struct abi_version *v, uint32_t mask);
+
+#endif

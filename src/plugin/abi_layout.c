@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "abi.h"
+
+/*
+ * One macro argument set per layout. The shapes below restate the layouts as C structs, so that
+ * each compiler proves the positions against natural alignment.
+ */
+struct coll_v1 {
+	uint8_t type;
+	void *parent;
+	int rank;
+	const char *name;
+	uint64_t hash, sequence;
+	uint8_t function;
+	const void *send, *receive;
+	uint64_t count;
+	int root;
+	uint8_t datatype;
+	uint32_t op;
+	uint64_t traffic;
+	uint8_t channels, warps, algorithm, protocol;
+	int is_collnet, is_nvls;
+};
+
+struct coll_v2 {
+	uint8_t type;
+	void *parent;
+	int rank;
+	const char *name;
+	uint64_t hash, sequence;
+	const char *function;
+	const void *send, *receive;
+	uint64_t count;
+	int root;
+	const char *datatype;
+	uint64_t traffic;
+	uint8_t channels, warps;
+	const char *algorithm, *protocol;
+};
+
+struct coll_v3 {
+	uint8_t type;
+	void *parent;
+	int rank;
+	const char *name;
+	uint64_t hash, sequence;
+	const char *function;
+	const void *send, *receive;
+	uint64_t count;
+	int root;
+	const char *datatype;
+	uint8_t channels, warps;
+	const char *algorithm, *protocol;
+};
+
+struct coll_v5 { /* v4 is v5 without the last member, and its type has one byte */
+	uint64_t type;
+	void *parent;
+	int rank;
+	uint64_t sequence;
+	const char *function;
+	const void *send, *receive;
+	uint64_t count;
+	int root;
+	const char *datatype;
+	uint8_t channels, warps;
+	const char *algorithm, *protocol;
+	void *parent_group;
+};
+
+struct p2p_v1 {
+	uint8_t type;
+	void *parent;
+	int rank;
+	const char *name;
+	uint64_t hash;
+	uint8_t function;
+	void *buffer;
+	uint8_t datatype;
+	uint64_t count;
+	int peer;
+};
+
+struct p2p_v2 {
+	uint8_t type;
+	void *parent;
+	int rank;
+	const char *name;
+	uint64_t hash;
+	const char *function;
+	void *buffer;
+	const char *datatype;
+	uint64_t count;
+	int peer;
+};
+
+struct p2p_v5 {
+	uint64_t type;
+	void *parent;
+	int rank;
+	const char *function;
+	void *buffer;
+	const char *datatype;
+	uint64_t count;
+	int peer;
+	uint8_t channels;
+	void *parent_group;
+};
+
+struct coll_api_v5 {
+	uint64_t type;
+	void *parent;
+	int rank;
+	const char *function;
+	uint64_t count;
+	const char *datatype;
+	int root;
+	void *stream;
+	bool captured;
+};
+
+struct p2p_api_v5 {
+	uint64_t type;
+	void *parent;
+	int rank;
+	const char *function;
+	uint64_t count;
+	const char *datatype;
+	void *stream;
+	bool captured;
+};
+
+struct ce_coll_v6 {
+	uint64_t type;
+	void *parent;
+	int rank;
+	uint64_t sequence;
+	const char *function;
+	const void *send, *receive;
+	uint64_t count;
+	int root;
+	const char *datatype, *strategy;
+	bool intra;
+	uint32_t batch_size, n_batches, ce_sequence;
+	void *stream;
+};
+
+#define AT(type, member, position)                                                                 \
+	_Static_assert(offsetof(struct type, member) == (position), #type "." #member)
+
+_Static_assert(sizeof(struct coll_v1) == 120, "v1");
+_Static_assert(sizeof(struct coll_v2) == 128, "v2");
+_Static_assert(sizeof(struct coll_v3) == 120, "v3");
+_Static_assert(sizeof(struct coll_v5) == 112, "v5, v6");
+_Static_assert(sizeof(struct ce_coll_v6) == 112, "v6");
+AT(coll_v1, parent, ABI_PARENT);
+AT(coll_v1, rank, ABI_RANK);
+AT(coll_v1, name, 24);
+AT(coll_v1, hash, 32);
+AT(coll_v1, sequence, 40);
+AT(coll_v1, function, 48);
+AT(coll_v1, count, 72);
+AT(coll_v1, root, 80);
+AT(coll_v1, datatype, 84);
+AT(coll_v1, channels, 104);
+AT(coll_v1, algorithm, 106);
+AT(coll_v1, protocol, 107);
+AT(coll_v2, function, 48);
+AT(coll_v2, datatype, 88);
+AT(coll_v2, channels, 104);
+AT(coll_v2, algorithm, 112);
+AT(coll_v2, protocol, 120);
+AT(coll_v3, channels, 96);
+AT(coll_v3, algorithm, 104);
+AT(coll_v3, protocol, 112);
+AT(coll_v5, sequence, 24);
+AT(coll_v5, function, 32);
+AT(coll_v5, count, 56);
+AT(coll_v5, root, 64);
+AT(coll_v5, datatype, 72);
+AT(coll_v5, channels, 80);
+AT(coll_v5, algorithm, 88);
+AT(coll_v5, protocol, 96);
+AT(coll_v5, parent_group, 104);
+AT(p2p_v1, function, 40);
+AT(p2p_v1, datatype, 56);
+AT(p2p_v1, count, 64);
+AT(p2p_v1, peer, 72);
+AT(p2p_v2, function, 40);
+AT(p2p_v2, datatype, 56);
+AT(p2p_v2, count, 64);
+AT(p2p_v2, peer, 72);
+AT(p2p_v5, function, 24);
+AT(p2p_v5, datatype, 40);
+AT(p2p_v5, count, 48);
+AT(p2p_v5, peer, 56);
+AT(p2p_v5, channels, 60);
+AT(p2p_v5, parent_group, 64);
+AT(coll_api_v5, function, 24);
+AT(coll_api_v5, count, 32);
+AT(coll_api_v5, datatype, 40);
+AT(coll_api_v5, root, 48);
+AT(coll_api_v5, stream, 56);
+AT(coll_api_v5, captured, 64);
+AT(p2p_api_v5, function, 24);
+AT(p2p_api_v5, count, 32);
+AT(p2p_api_v5, datatype, 40);
+AT(p2p_api_v5, stream, 48);
+AT(p2p_api_v5, captured, 56);
+AT(ce_coll_v6, sequence, 24);
+AT(ce_coll_v6, count, 56);
+AT(ce_coll_v6, root, 64);
+AT(ce_coll_v6, datatype, 72);
+AT(ce_coll_v6, ce_sequence, 100);
+AT(ce_coll_v6, stream, 104);
+
+#define NONE_BUT_TASKS                                                                             \
+	.coll_api = {-1, -1, -1, -1, -1, -1}, .p2p_api = {-1, -1, -1, -1, -1, -1},                 \
+	.group_depth = ABI_NONE, .launch_stream = ABI_NONE, .ce_stream = ABI_NONE
+
+#define COLL_WITH_NAME(type)                                                                       \
+	{                                                                                          \
+		.hash = offsetof(struct type, hash), .name = offsetof(struct type, name),          \
+		.sequence = offsetof(struct type, sequence),                                       \
+		.function = offsetof(struct type, function),                                       \
+		.count = offsetof(struct type, count), .root = offsetof(struct type, root),        \
+		.datatype = offsetof(struct type, datatype),                                       \
+		.algorithm = offsetof(struct type, algorithm),                                     \
+		.protocol = offsetof(struct type, protocol),                                       \
+		.channels = offsetof(struct type, channels), .parent_group = ABI_NONE              \
+	}
+
+#define P2P_WITH_NAME(type)                                                                        \
+	{                                                                                          \
+		.hash = offsetof(struct type, hash), .name = offsetof(struct type, name),          \
+		.sequence = ABI_NONE, .function = offsetof(struct type, function),                 \
+		.count = offsetof(struct type, count), .root = offsetof(struct type, peer),        \
+		.datatype = offsetof(struct type, datatype), .algorithm = ABI_NONE,                \
+		.protocol = ABI_NONE, .channels = ABI_NONE, .parent_group = ABI_NONE               \
+	}
+
+#define COLL_V4(group)                                                                             \
+	{                                                                                          \
+		.hash = ABI_NONE, .name = ABI_NONE,                                                \
+		.sequence = offsetof(struct coll_v5, sequence),                                    \
+		.function = offsetof(struct coll_v5, function),                                    \
+		.count = offsetof(struct coll_v5, count), .root = offsetof(struct coll_v5, root),  \
+		.datatype = offsetof(struct coll_v5, datatype),                                    \
+		.algorithm = offsetof(struct coll_v5, algorithm),                                  \
+		.protocol = offsetof(struct coll_v5, protocol),                                    \
+		.channels = offsetof(struct coll_v5, channels), .parent_group = (group)            \
+	}
+
+/* v4: NCCL >= 2.28 does not fill p2p.nChannels for it, but then it takes v5. */
+#define P2P_V4(group)                                                                              \
+	{                                                                                          \
+		.hash = ABI_NONE, .name = ABI_NONE, .sequence = ABI_NONE,                          \
+		.function = offsetof(struct p2p_v5, function),                                     \
+		.count = offsetof(struct p2p_v5, count), .root = offsetof(struct p2p_v5, peer),    \
+		.datatype = offsetof(struct p2p_v5, datatype), .algorithm = ABI_NONE,              \
+		.protocol = ABI_NONE, .channels = offsetof(struct p2p_v5, channels),               \
+		.parent_group = (group)                                                            \
+	}
+
+#define API_V5                                                                                     \
+	.coll_api = {offsetof(struct coll_api_v5, function),                                       \
+		     offsetof(struct coll_api_v5, count),                                          \
+		     offsetof(struct coll_api_v5, datatype),                                       \
+		     offsetof(struct coll_api_v5, root),                                           \
+		     offsetof(struct coll_api_v5, stream),                                         \
+		     offsetof(struct coll_api_v5, captured)},                                      \
+	.p2p_api = {offsetof(struct p2p_api_v5, function), offsetof(struct p2p_api_v5, count),     \
+		    offsetof(struct p2p_api_v5, datatype), ABI_NONE,                               \
+		    offsetof(struct p2p_api_v5, stream),   offsetof(struct p2p_api_v5, captured)}, \
+	.group_depth = 28, .launch_stream = 24
+
+#define TASKS (ABI_GROUP | ABI_COLL | ABI_P2P)
+#define CALLS (ABI_COLL_API | ABI_P2P_API | ABI_KERNEL_LAUNCH)
+
+const struct abi_version abi_versions[ABI_MAX_VERSION + 1] = {
+	[1] = {1, 120, 1, false, 0x3f, TASKS, COLL_WITH_NAME(coll_v1), P2P_WITH_NAME(p2p_v1),
+	       NONE_BUT_TASKS},
+	[2] = {2, 128, 1, true, 0x3f, TASKS, COLL_WITH_NAME(coll_v2), P2P_WITH_NAME(p2p_v2),
+	       NONE_BUT_TASKS},
+	[3] = {3, 120, 1, true, 0xff, TASKS, COLL_WITH_NAME(coll_v3), P2P_WITH_NAME(p2p_v2),
+	       NONE_BUT_TASKS},
+	[4] = {4, 104, 1, true, 0xff, TASKS, COLL_V4(ABI_NONE), P2P_V4(ABI_NONE), NONE_BUT_TASKS},
+	[5] = {5, 112, 8, true, 0xfff, TASKS | CALLS, COLL_V4(104), P2P_V4(64), API_V5,
+	       .ce_stream = ABI_NONE},
+	[6] = {6, 112, 8, true, 0x7fff, TASKS | CALLS | ABI_CE_COLL, COLL_V4(104), P2P_V4(64),
+	       API_V5, .ce_stream = 104},
+};

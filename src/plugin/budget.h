@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What GPU timing may cost the job: a share of wall time, a token bucket in one word. */
+#ifndef NCCL_BPFTRACE_PLUGIN_BUDGET_H
+#define NCCL_BPFTRACE_PLUGIN_BUDGET_H
+
+#include "plugin.h"
+
+#define BURST_NS	(2 * NS_PER_MS) /* budget that may be saved up, in wall time */
+#define INTERVAL_MAX_NS (10 * NS_PER_SECOND)
+
+struct budget {
+	_Atomic uint64_t next_ns; /* when the next launch may be timed */
+	_Atomic uint32_t random;
+};
+
+/* Half to one and a half: a job's own period must not decide which operations are timed. */
+static inline uint64_t budget__jitter(struct budget *budget, uint64_t interval)
+{
+	uint32_t x = atomic_load_explicit(&budget->random, memory_order_relaxed);
+
+	x = x * 1664525u + 1013904223u;
+	atomic_store_explicit(&budget->random, x, memory_order_relaxed);
+	return interval / 2 + (interval * (x >> 16) >> 16);
+}
+
+static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm)
+{
+	uint64_t interval = cost_ns * 1000000 / budget_ppm;
+
+	return interval < INTERVAL_MAX_NS ? interval : INTERVAL_MAX_NS;
+}
+
+static inline bool budget__may(struct budget *budget, uint64_t now)
+{
+	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
+	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed), from;
+
+	if (!ppm || next > now)
+		return false;
+	if (ppm >= 1000000)
+		return true;
+	from = now - next > BURST_NS ? now - BURST_NS : next;
+	return atomic_compare_exchange_strong(
+		&budget->next_ns, &next,
+		from + budget__jitter(budget, budget__interval_ns(cost, ppm)));
+}
+
+/* What it has really cost, where that is more than was taken for granted. */
+static inline void budget__charge(struct budget *budget, uint64_t spent_ns)
+{
+	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
+	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+
+	if (ppm && ppm < 1000000 && spent_ns > cost)
+		atomic_fetch_add(&budget->next_ns, budget__interval_ns(spent_ns - cost, ppm));
+}
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "plugin.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static _Atomic(struct comm *) chunks[COMM_CHUNKS];
+static _Atomic uint64_t last_id;
+
+static struct comm *chunk__need(uint32_t i)
+{
+	struct comm *none = NULL, *chunk = atomic_load(&chunks[i]);
+
+	if (chunk)
+		return chunk;
+	chunk = calloc(COMM_CHUNK, sizeof(*chunk));
+	if (!chunk)
+		return NULL;
+	if (atomic_compare_exchange_strong(&chunks[i], &none, chunk))
+		return chunk;
+	free(chunk);
+	return none;
+}
+
+static struct comm *slot__take(void)
+{
+	for (uint32_t i = 0; i < COMM_CHUNKS; i++) {
+		struct comm *chunk = chunk__need(i);
+
+		for (uint32_t k = 0; chunk && k < COMM_CHUNK; k++) {
+			uint32_t state = COMM_FREE;
+
+			if (!atomic_compare_exchange_strong(&chunk[k].state, &state, COMM_SETUP))
+				continue;
+			chunk[k].index = i * COMM_CHUNK + k;
+			return &chunk[k];
+		}
+	}
+	return NULL;
+}
+
+struct comm *comm__create(const struct abi_version *abi)
+{
+	struct comm *comm = slot__take();
+
+	if (!comm) {
+		control__lost(NBP_LOSS_NO_COMM);
+		return NULL;
+	}
+	comm->abi = abi;
+	comm->id = atomic_fetch_add(&last_id, 1) + 1;
+	comm->live_generation = atomic_load(&comm->generation);
+	atomic_store(&comm->hash, 0);
+	atomic_store(&comm->rank, NBP_NO_RANK);
+	comm->n_ranks = 0;
+	comm->n_nodes = NBP_UNKNOWN;
+	memset(comm->name, 0, sizeof(comm->name));
+	comm->chain_context = NULL;
+	comm->chained = false;
+	atomic_store(&comm->api_number, 0);
+	atomic_store(&comm->launch_number, 0);
+	atomic_store(&comm->gpu, 0);
+	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+		atomic_store(&comm->lost[i], 0);
+		comm->reported[i] = 0;
+	}
+	comm->announced = comm->ended = false;
+	comm->announced_hash = comm->announced_gpu = 0;
+	comm->closing_since_ns = 0;
+	comm->n_pending = 0;
+	return comm;
+}
+
+/* From here on the thread and callbacks see it. */
+void comm__publish(struct comm *comm)
+{
+	if (atomic_load(&process.awake))
+		comm__need_ring(comm);
+	__atomic_fetch_add(&nccl_bpftrace_control.n_comms, 1, __ATOMIC_RELAXED);
+	atomic_store(&comm->state, COMM_LIVE);
+}
+
+void *comm__context(const struct comm *comm)
+{
+	return (void *)(uintptr_t)(TOKEN_TAG | (uint64_t)comm->live_generation << 16 | comm->index);
+}
+
+struct comm *comm__get(void *context)
+{
+	uint64_t token = (uint64_t)(uintptr_t)context;
+	uint32_t index = token & 0xffff;
+	struct comm *chunk;
+
+	if (!token__is_ours(context) || index >= COMM_CHUNK * COMM_CHUNKS)
+		return NULL;
+	chunk = atomic_load_explicit(&chunks[index / COMM_CHUNK], memory_order_acquire);
+	if (!chunk)
+		return NULL;
+	chunk += index % COMM_CHUNK;
+	if (atomic_load_explicit(&chunk->generation, memory_order_acquire) !=
+		    (uint32_t)(token >> 16) ||
+	    atomic_load_explicit(&chunk->state, memory_order_acquire) != COMM_LIVE)
+		return NULL;
+	return chunk;
+}
+
+/* NCCL may be unloaded as soon as this returns: the thread must be done with its mask. */
+static void mask__forget(struct comm *comm)
+{
+	atomic_store(&comm->mask, NULL);
+	for (int i = 0; i < 1000 && atomic_load(&comm->mask_users); i++)
+		sched_yield();
+}
+
+bool comm__close(struct comm *comm)
+{
+	uint32_t live = COMM_LIVE;
+
+	if (!atomic_compare_exchange_strong(&comm->state, &live, COMM_CLOSING))
+		return false;
+	atomic_fetch_add(&comm->generation, 1);
+	mask__forget(comm);
+	__atomic_fetch_sub(&nccl_bpftrace_control.n_comms, 1, __ATOMIC_RELAXED);
+	if (atomic_load(&process.dead))
+		comm__free(comm);
+	return true;
+}
+
+void comm__free(struct comm *comm)
+{
+	atomic_store(&comm->state, COMM_FREE);
+}
+
+struct ring *comm__need_ring(struct comm *comm)
+{
+	struct ring *none = NULL, *ring = atomic_load(&comm->ring);
+
+	if (ring)
+		return ring;
+	ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
+	if (ring == MAP_FAILED)
+		return NULL;
+	if (atomic_compare_exchange_strong(&comm->ring, &none, ring))
+		return ring;
+	munmap(ring, sizeof(*ring));
+	return none;
+}
+
+struct comm *comm__next(uint32_t *index)
+{
+	while (*index < COMM_CHUNK * COMM_CHUNKS) {
+		struct comm *chunk = atomic_load(&chunks[*index / COMM_CHUNK]);
+		struct comm *comm = chunk ? &chunk[*index % COMM_CHUNK] : NULL;
+
+		if (!chunk)
+			return NULL; /* chunks come in order */
+		(*index)++;
+		if (atomic_load(&comm->state) >= COMM_LIVE)
+			return comm;
+	}
+	return NULL;
+}
+
+void comm__lost(struct comm *comm, enum nbp_loss reason)
+{
+	atomic_fetch_add_explicit(&comm->lost[reason], 1, memory_order_relaxed);
+	control__add(&nccl_bpftrace_control.lost[reason], 1);
+}
+
+void comm__set_mask(struct comm *comm)
+{
+	int ours = atomic_load(&process.awake) && !atomic_load(&process.dead) ? comm->abi->mask : 0;
+	int wanted = ours | (comm->chained ? chain__mask(comm->abi) : 0);
+	int *mask;
+
+	atomic_fetch_add(&comm->mask_users, 1);
+	mask = atomic_load(&comm->mask);
+	if (mask && __atomic_load_n(mask, __ATOMIC_RELAXED) != wanted)
+		__atomic_store_n(mask, wanted, __ATOMIC_RELAXED);
+	atomic_fetch_sub(&comm->mask_users, 1);
+}

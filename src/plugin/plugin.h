@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The plugin's parts and the way through them:
+ *
+ *	NCCL's threads:  entry.c (one table per ABI version) -> callback.c -> note in a ring
+ *	                                                     -> timing.c   CUDA events around a
+ *launch own thread:      thread.c: semaphore -> mask; rings -> records -> batch (hook.c) timing.c:
+ *finished events -> times
+ *
+ * NCCL's threads take no lock, allocate nothing and make no system call but what the CUDA driver
+ * makes in recording an event, and the first gettid() of a thread. Memory that they may touch is
+ * never freed: communicators are slots, used again with a new generation.
+ */
+#ifndef NCCL_BPFTRACE_PLUGIN_PLUGIN_H
+#define NCCL_BPFTRACE_PLUGIN_PLUGIN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "abi.h"
+#include "nccl_bpftrace_plugin.h"
+#include "ring.h"
+
+#ifdef PLUGIN_TEST
+#define PLUGIN_VISIBLE __attribute__((visibility("default")))
+#else
+#define PLUGIN_VISIBLE __attribute__((visibility("hidden")))
+#endif
+
+#define NS_PER_SECOND 1000000000ULL
+#define NS_PER_MS     1000000ULL
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NS_PER_SECOND + t.tv_nsec;
+}
+
+/* ---- state of the process ---- */
+
+struct process {
+	atomic_bool awake;  /* a tracer listens */
+	atomic_bool dead;   /* a forked child, or no thread: stays asleep for ever */
+	atomic_bool ending; /* exit() runs: no CUDA any more */
+};
+
+extern struct process process;
+extern struct nbp_control nccl_bpftrace_control;
+
+void control__lost(enum nbp_loss reason); /* of no known communicator */
+static inline uint64_t control__get(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+static inline void control__add(__u64 *counter, uint64_t n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+/* ---- hook.c ---- */
+
+bool hook__raised(void);
+void hook__fire(const struct nbp_record *records, uint32_t n);
+
+/* ---- comm.c ---- */
+
+#define COMM_CHUNK  64
+#define COMM_CHUNKS 64
+
+enum comm_state {
+	COMM_FREE,
+	COMM_SETUP,
+	COMM_LIVE,
+	COMM_CLOSING, /* finalised; the thread still sends what it left */
+};
+
+struct comm {
+	_Atomic uint32_t state;
+	_Atomic uint32_t generation; /* in the context given to NCCL; raised by finalize */
+	uint32_t live_generation;    /* of the notes that belong to it */
+	uint32_t index;
+	const struct abi_version *abi;
+	uint64_t id;
+	_Atomic uint64_t hash; /* v1 to v3: known from the first operation on */
+	_Atomic int32_t rank;
+	int32_t n_ranks;
+	uint32_t n_nodes;
+	char name[40];
+	_Atomic(int *) mask; /* NCCL's; NULL once finalised */
+	atomic_int mask_users;
+	void *chain_context;
+	bool chained;
+	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
+	_Atomic uint64_t api_number, launch_number;
+	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
+	_Atomic uint64_t lost[NBP_LOSS_MAX];
+
+	/* the thread's own */
+	bool announced;
+	uint64_t announced_hash;
+	uint32_t announced_gpu;
+	uint64_t reported[NBP_LOSS_MAX];
+	uint64_t closing_since_ns;
+	bool ended;
+	uint32_t n_pending;
+};
+
+/* Beside its slot a communicator costs its ring, once its process has been traced. */
+_Static_assert(sizeof(struct comm) <= 640, "bytes per communicator asleep");
+_Static_assert(sizeof(struct ring) <= 513 * 1024, "bytes per communicator awake");
+
+struct comm *comm__create(const struct abi_version *abi);
+void comm__publish(struct comm *comm);
+void *comm__context(const struct comm *comm);
+struct comm *comm__get(void *context); /* NULL: none, or finalised */
+bool comm__close(struct comm *comm);   /* false: it was closed already */
+void comm__free(struct comm *comm);
+struct ring *comm__need_ring(struct comm *comm);
+struct comm *comm__next(uint32_t *index); /* walks every slot in use; NULL at the end */
+void comm__lost(struct comm *comm, enum nbp_loss reason);
+void comm__set_mask(struct comm *comm); /* what NCCL is to call, as things stand now */
+
+/* ---- thread.c ---- */
+
+void thread__start(void); /* once per process; marks it dead when there can be none */
+
+/* ---- timing.c, clock.c ---- */
+
+struct launch_timing {
+	enum nbp_timing timing;
+	uint16_t pair;	/* with NBP_TIMED */
+	uint32_t stamp; /* of the pair's owner */
+	uint64_t spent_ns;
+};
+
+/* NCCL's threads, around one kernel launch. */
+void timing__begin(struct comm *comm, uint64_t stream, bool captured, uint64_t now,
+		   struct launch_timing *t);
+void timing__end(uint64_t stream, struct launch_timing *t);
+void timing__drop(struct launch_timing *t); /* it was begun and does not end */
+void timing__give_back(uint16_t pair);	    /* of a launch that has ended */
+
+/* The plugin's thread. */
+enum timing_result {
+	TIMING_PENDING,
+	TIMING_DONE,
+	TIMING_INVALID,
+	TIMING_FAILED,
+};
+
+struct timing_times {
+	uint64_t start_ns, end_ns, duration_ns;
+	uint32_t clock_error_ns;
+};
+
+void timing__serve(uint64_t now); /* makes events, compares clocks, takes back what was lost */
+enum timing_result timing__poll(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
+bool timing__device(uint32_t gpu, int32_t *ret_device, uint8_t ret_uuid[16]);
+
+/* ---- chain.c: another plugin behind this one ---- */
+
+struct init_arguments;
+bool chain__init(struct comm *comm, const struct init_arguments *arguments);
+int chain__mask(const struct abi_version *v);
+int chain__start(struct comm *comm, void **handle, void *descriptor, uint64_t type, void *ours);
+int chain__stop(const struct abi_version *v, void *handle); /* -1: there is none */
+int chain__record(const struct abi_version *v, void *handle, int state, void *arguments);
+void chain__finalize(const struct abi_version *v, void *context);
+
+struct init_arguments {
+	const char *name;
+	uint64_t hash;
+	int n_nodes, n_ranks, rank;
+	abi_logger logger;
+};
+
+/* ---- callback.c ---- */
+
+int callback__init(const struct abi_version *v, void **context, int *mask,
+		   struct init_arguments *arguments);
+int callback__start(const struct abi_version *v, void *context, void **handle, void *descriptor);
+int callback__stop(const struct abi_version *v, void *handle);
+int callback__record(const struct abi_version *v, void *handle, int state, void *arguments);
+int callback__finalize(const struct abi_version *v, void *context);
+
+/*
+ * What NCCL holds of this plugin is never an address: "nb" in the upper bits makes it one that no
+ * machine has, so a handle or context that comes back late, twice or never finds nothing to break.
+ */
+#define TOKEN_TAG  (0x6e62ULL << 48)
+#define TOKEN_MASK (0xffffULL << 48)
+
+static inline bool token__is_ours(const void *handle)
+{
+	return ((uint64_t)(uintptr_t)handle & TOKEN_MASK) == TOKEN_TAG;
+}
+
+#endif

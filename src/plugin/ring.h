@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Bounded ring of notes: any thread writes, one reads. A cell's turn says who may have it: equal to
+ * the position less the index, a writer; one more, the reader. Zeroed memory is an empty ring.
+ */
+#ifndef NCCL_BPFTRACE_PLUGIN_RING_H
+#define NCCL_BPFTRACE_PLUGIN_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RING_CELLS 8192 /* 20 ms at 10 us an operation take 6000 */
+#define RING_TRIES 16
+
+struct note {
+	_Atomic uint64_t turn; /* the ring's */
+	uint64_t time_ns;
+	uint64_t count;
+	uint64_t number; /* API number, sequence, launch number */
+	uint64_t stream;
+	uint64_t owner; /* of an operation its launch, of an API call its group */
+	uint32_t tid;
+	int32_t root;
+	uint16_t generation;
+	uint16_t extra; /* of an operation its channels, of an API call the group's depth, of a
+			   launch its pair of events */
+	uint8_t kind;
+	uint8_t function; /* of a launch: enum nbp_timing */
+	uint8_t datatype; /* of a launch: enum nbp_capture */
+	uint8_t detail; /* of an operation algorithm << 4 | protocol, of an API call the capture */
+};
+
+_Static_assert(sizeof(struct note) == 64, "one cache line");
+
+struct ring {
+	_Alignas(64) _Atomic uint64_t head;
+	_Alignas(64) uint64_t tail;
+	struct note cells[RING_CELLS];
+};
+
+enum ring_result {
+	RING_OK,
+	RING_FULL,
+	RING_BUSY, /* others were faster RING_TRIES times */
+};
+
+static inline void note__copy(struct note *to, const struct note *from)
+{
+	to->time_ns = from->time_ns;
+	to->count = from->count;
+	to->number = from->number;
+	to->stream = from->stream;
+	to->owner = from->owner;
+	to->tid = from->tid;
+	to->root = from->root;
+	to->generation = from->generation;
+	to->extra = from->extra;
+	to->kind = from->kind;
+	to->function = from->function;
+	to->datatype = from->datatype;
+	to->detail = from->detail;
+}
+
+static inline enum ring_result ring__push(struct ring *ring, const struct note *note)
+{
+	for (int i = 0; i < RING_TRIES; i++) {
+		uint64_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
+		uint64_t index = at % RING_CELLS;
+		struct note *cell = &ring->cells[index];
+		uint64_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
+
+		if ((int64_t)(turn - (at - index)) < 0)
+			return RING_FULL;
+		if (turn != at - index ||
+		    !atomic_compare_exchange_weak_explicit(
+			    &ring->head, &at, at + 1, memory_order_relaxed, memory_order_relaxed))
+			continue;
+		note__copy(cell, note);
+		atomic_store_explicit(&cell->turn, turn + 1, memory_order_release);
+		return RING_OK;
+	}
+	return RING_BUSY;
+}
+
+/* Not from two threads at once. */
+static inline bool ring__pop(struct ring *ring, struct note *ret)
+{
+	uint64_t index = ring->tail % RING_CELLS, turn = ring->tail - index;
+	struct note *cell = &ring->cells[index];
+
+	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != turn + 1)
+		return false;
+	note__copy(ret, cell);
+	atomic_store_explicit(&cell->turn, turn + RING_CELLS, memory_order_release);
+	ring->tail++;
+	return true;
+}
+
+#endif

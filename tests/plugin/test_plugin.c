@@ -1,0 +1,727 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The plugin as NCCL drives it, with a stand-in CUDA driver; run under ASan+UBSan and under TSan.
+ */
+#include "driver.h"
+#include "fake_cuda.h"
+
+#include <sys/wait.h>
+
+#define MASK_V4 7
+#define MASK_V5 (7 | 512 | 1024 | 2048)
+#define MASK_V6 (MASK_V5 | 4096)
+
+static const int masks[7] = {0, MASK_V4, MASK_V4, MASK_V4, MASK_V4, MASK_V5, MASK_V6};
+static void *cuda_context = (void *)0x1000; /* any word will do for the stand-in */
+
+static void *streams[64]; /* kept in sight of the leak checker */
+static atomic_int n_streams;
+
+static struct fake_stream *new_stream(void)
+{
+	void **stream = &streams[atomic_fetch_add(&n_streams, 1)];
+
+	cuCtxSetCurrent(cuda_context);
+	cuStreamCreate(stream, 1);
+	return *stream;
+}
+
+static void launch_1ms(void *stream)
+{
+	fake_launch(stream, 1000000);
+}
+
+static void launch_20us(void *stream)
+{
+	fake_launch(stream, 20000);
+}
+
+/* Awake, with events made for the context. */
+static void *awake_comm(int version, int *mask, uint64_t hash, struct fake_stream *stream)
+{
+	void *context = init(version, mask, hash, "tp_0");
+
+	raise_semaphore(1);
+	CHECK(wait_mask(mask, masks[version]) >= 0);
+	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	for (int i = 0; stream && i < 200 && !count_finished(hash, NULL); i++) {
+		one_collective(version, context, stream, i, 0, launch_20us);
+		ms_sleep(10);
+	}
+	__atomic_store_n(&control->budget_ppm, 10000, __ATOMIC_RELAXED);
+	forget_records();
+	return context;
+}
+
+static void to_sleep(void)
+{
+	CHECK(wait_asleep());
+	forget_records();
+}
+
+TEST(exports_one_table_for_each_version)
+{
+	for (int i = 1; i <= 6; i++) {
+		CHECK(tables[i] != NULL);
+		CHECK_STR(tables[i]->name, "nccl-bpftrace");
+	}
+	CHECK(semaphore && control);
+	CHECK(control->magic == NBP_CONTROL_MAGIC);
+}
+
+TEST(asleep_it_wants_nothing_and_gives_nothing)
+{
+	for (int v = 1; v <= 6; v++) {
+		int mask = 99;
+		void *context = init(v, &mask, 0x1000 + v, "x");
+		void *handle = (void *)1;
+		struct descriptor d = descriptor(v < 5 ? 1 : 2048);
+
+		CHECK(context != NULL);
+		CHECK_INT(mask_of(&mask), 0);
+		CHECK_INT(tables[v]->start(context, &handle, &d), 0);
+		CHECK(!handle);
+		CHECK_INT(tables[v]->finalize(context), 0);
+	}
+}
+
+TEST(wakes_and_sleeps_within_a_second)
+{
+	int mask[7];
+	void *context[7];
+
+	for (int v = 1; v <= 6; v++)
+		context[v] = init(v, &mask[v], 0x2000 + v, "x");
+	raise_semaphore(1);
+	for (int v = 1; v <= 6; v++)
+		CHECK(wait_mask(&mask[v], masks[v]) >= 0);
+	/* v1 to v3 have no hash yet */
+	for (int v = 4; v <= 6; v++) {
+		struct nbp_record r;
+
+		CHECK(wait_records(NBP_KIND_COMM, 0x2000 + v, 1, &r) >= 1);
+		CHECK_INT(r.rank, 5);
+		CHECK_INT(r.n_ranks, 8);
+		CHECK_INT(r.comm.n_nodes, 2);
+		CHECK_INT(r.comm.abi, v);
+		CHECK_INT(r.comm.cuda_device, -1);
+		CHECK_STR(r.comm.name, "x");
+		CHECK(r.comm.control == (uintptr_t)control);
+	}
+	raise_semaphore(0);
+	for (int v = 1; v <= 6; v++)
+		CHECK(wait_mask(&mask[v], 0) >= 0);
+	for (int v = 1; v <= 6; v++)
+		tables[v]->finalize(context[v]);
+	forget_records();
+}
+
+/* ---- every version's own structs ---- */
+
+struct offsets {
+	int sequence, function, count, root, datatype, channels, algorithm, protocol, hash;
+	int p2p_function, p2p_datatype, p2p_count, p2p_peer, p2p_channels, p2p_hash;
+};
+
+static const struct offsets offsets[7] = {
+	[1] = {40, 48, 72, 80, 84, -1, 106, 107, 32, 40, 56, 64, 72, -1, 32},
+	[2] = {40, 48, 72, 80, 88, -1, 112, 120, 32, 40, 56, 64, 72, -1, 32},
+	[3] = {40, 48, 72, 80, 88, -1, 104, 112, 32, 40, 56, 64, 72, -1, 32},
+	[4] = {24, 32, 56, 64, 72, 80, 88, 96, -1, 24, 40, 48, 56, 60, -1},
+	[5] = {24, 32, 56, 64, 72, 80, 88, 96, -1, 24, 40, 48, 56, 60, -1},
+	[6] = {24, 32, 56, 64, 72, 80, 88, 96, -1, 24, 40, 48, 56, 60, -1},
+};
+
+static void put_type(struct descriptor *d, int v, int type)
+{
+	memset(d, 0x5a, sizeof(*d)); /* what an older NCCL leaves unset is not 0 */
+	if (v < 5)
+		d->bytes[0] = type;
+	else
+		put_u64(d, 0, type);
+	put_u64(d, 8, 0);
+	put_s32(d, 16, 5);
+}
+
+static struct descriptor coll_of(int v, uint64_t hash)
+{
+	const struct offsets *o = &offsets[v];
+	struct descriptor d;
+
+	put_type(&d, v, 2);
+	put_u64(&d, o->sequence, 77);
+	put_u64(&d, o->count, 123456789012ULL);
+	put_s32(&d, o->root, 3);
+	if (o->hash >= 0)
+		put_u64(&d, o->hash, hash);
+	if (o->channels >= 0)
+		d.bytes[o->channels] = 24;
+	if (v >= 5) {
+		put_u64(&d, 104, 0);
+	}
+	if (v == 1) {
+		d.bytes[o->function] = 3;
+		d.bytes[o->datatype] = 9;
+		d.bytes[o->algorithm] = 4;
+		d.bytes[o->protocol] = 1;
+		return d;
+	}
+	put_string(&d, o->function, "ReduceScatter");
+	put_string(&d, o->datatype, "ncclBfloat16");
+	put_string(&d, o->algorithm, "NVLS");
+	put_string(&d, o->protocol, "LL128");
+	return d;
+}
+
+static struct descriptor p2p_of(int v, uint64_t hash)
+{
+	const struct offsets *o = &offsets[v];
+	struct descriptor d;
+
+	put_type(&d, v, 4);
+	put_u64(&d, o->p2p_count, 42);
+	put_s32(&d, o->p2p_peer, 6);
+	if (o->p2p_hash >= 0)
+		put_u64(&d, o->p2p_hash, hash);
+	if (o->p2p_channels >= 0)
+		d.bytes[o->p2p_channels] = 2;
+	if (v == 1) {
+		d.bytes[o->p2p_function] = 7;
+		d.bytes[o->p2p_datatype] = 0;
+		return d;
+	}
+	put_string(&d, o->p2p_function, "Recv");
+	put_string(&d, o->p2p_datatype, "ncclInt8");
+	return d;
+}
+
+static void check_coll(int v, const struct nbp_record *r)
+{
+	CHECK_INT(r->rank, 5);
+	CHECK_INT(r->n_ranks, v < 4 ? 0 : 8);
+	CHECK_INT(r->operation.sequence, 77);
+	CHECK_INT(r->operation.count, 123456789012LL);
+	CHECK_INT(r->operation.root, 3);
+	CHECK_INT(r->operation.function, NBP_REDUCESCATTER);
+	CHECK_INT(r->operation.datatype, 9);
+	CHECK_INT(r->operation.algorithm, NBP_NVLS);
+	CHECK_INT(r->operation.protocol, NBP_LL128);
+	CHECK_INT(r->operation.n_channels, v < 4 ? NBP_UNKNOWN : 24);
+	CHECK_INT(r->operation.redop, NBP_UNKNOWN_U8);
+	CHECK_INT(r->operation.launch, 0);
+}
+
+static void check_p2p(int v, const struct nbp_record *r)
+{
+	CHECK(r->operation.sequence == NBP_NO_NUMBER);
+	CHECK_INT(r->operation.count, 42);
+	CHECK_INT(r->operation.root, 6);
+	CHECK_INT(r->operation.function, NBP_RECV);
+	CHECK_INT(r->operation.datatype, 0);
+	CHECK_INT(r->operation.algorithm, NBP_UNKNOWN_U8);
+	CHECK_INT(r->operation.protocol, NBP_UNKNOWN_U8);
+	CHECK_INT(r->operation.n_channels, v < 4 ? NBP_UNKNOWN : 2);
+}
+
+TEST(reads_every_version_s_structs)
+{
+	for (int v = 1; v <= 6; v++) {
+		uint64_t hash = 0x3000 + v;
+		int mask;
+		void *context = awake_comm(v, &mask, hash, NULL), *group;
+		struct nbp_record r;
+		struct descriptor d;
+
+		put_type(&d, v, 1);
+		group = start(v, context, d);
+		CHECK(group != NULL); /* NCCL <= 2.27 starts no operation without */
+		CHECK(!start(v, context, coll_of(v, hash)));
+		CHECK(wait_records(NBP_KIND_OPERATION, hash, 1, &r) == 1);
+		check_coll(v, &r);
+		forget_records();
+		CHECK(!start(v, context, p2p_of(v, hash)));
+		CHECK_INT(tables[v]->stop(group), 0);
+		CHECK(wait_records(NBP_KIND_OPERATION, hash, 1, &r) == 1);
+		check_p2p(v, &r);
+		tables[v]->finalize(context);
+		CHECK(wait_records(NBP_KIND_END, hash, 1, NULL) == 1);
+		to_sleep();
+	}
+}
+
+TEST(v6_copy_engine_collective)
+{
+	int mask;
+	void *context = awake_comm(6, &mask, 0x3100, NULL);
+	struct descriptor d = coll("AllGather", 9, 64);
+	struct nbp_record r;
+
+	put_u64(&d, 0, 4096);
+	put_u64(&d, 104, 0x7000);
+	CHECK(!start(6, context, d));
+	CHECK(wait_records(NBP_KIND_OPERATION, 0x3100, 1, &r) == 1);
+	CHECK_INT(r.operation.algorithm, NBP_COPY_ENGINE);
+	CHECK_INT(r.operation.protocol, NBP_UNKNOWN_U8);
+	CHECK_INT(r.operation.n_channels, NBP_UNKNOWN);
+	CHECK_INT(r.operation.sequence, 9);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+/* ---- calls, launches, operations ---- */
+
+TEST(calls_launches_and_operations_belong_together)
+{
+	int mask;
+	struct fake_stream *stream = new_stream();
+	void *context = awake_comm(5, &mask, 0x4000, stream);
+	struct nbp_record api, launch, operation;
+	uint64_t first;
+
+	__atomic_store_n(&control->budget_ppm, 0, __ATOMIC_RELAXED);
+	ms_sleep(50);
+	forget_records();
+	for (int i = 0; i < 100; i++)
+		one_collective(5, context, stream, 500 + i, 0, NULL);
+	CHECK_INT(wait_records(NBP_KIND_API, 0x4000, 100, &api), 100);
+	CHECK_INT(wait_records(NBP_KIND_LAUNCH, 0x4000, 100, &launch), 100);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x4000, 100, &operation), 100);
+	CHECK_INT(api.api.function, NBP_ALLREDUCE);
+	CHECK_INT(api.api.count, 1000);
+	CHECK_INT(api.api.datatype, 7);
+	CHECK_INT(api.api.group_depth, 1);
+	CHECK_INT(api.api.capture, NBP_CAPTURED_NO);
+	CHECK(api.api.stream == (uintptr_t)stream);
+	CHECK_INT(launch.launch.timing, NBP_NOT_TIMED_BUDGET);
+	CHECK_INT(launch.launch.capture, NBP_CAPTURED_NO);
+	CHECK_INT(launch.launch.duration_ns, 0);
+	CHECK(operation.operation.launch == launch.launch.launch);
+	CHECK(api.tid == (uint32_t)getpid());
+	first = api.api.api_number;
+	for (int i = 0, k = 0; i < n_records; i++) {
+		if (records[i].kind == NBP_KIND_API)
+			CHECK(records[i].api.api_number == first + k++);
+	}
+	tables[5]->finalize(context);
+	to_sleep();
+}
+
+TEST(no_handle_is_given_that_nccl_keeps)
+{
+	int mask;
+	void *context = awake_comm(6, &mask, 0x4100, NULL);
+
+	CHECK(!start(6, context, group_api(1)));
+	CHECK(!start(6, context, coll_api("AllReduce", 1, NULL, 0)));
+	CHECK(!start(6, context, descriptor(1024)));
+	CHECK(!start(6, context, coll("AllReduce", 1, 1)));
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+TEST(a_timed_launch_has_its_times)
+{
+	int mask;
+	struct fake_stream *stream = new_stream();
+	void *context = awake_comm(6, &mask, 0x4200, stream);
+	struct nbp_record r = {0};
+	uint64_t before;
+
+	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	ms_sleep(30);
+	forget_records();
+	before = clock_ns();
+	one_collective(6, context, stream, 1, 0, launch_1ms);
+	CHECK_INT(wait_finished(0x4200, 1, &r), 1);
+	CHECK_INT(r.launch.source, NBP_SOURCE_CUDA_EVENT);
+	CHECK_INT(r.launch.timing, NBP_TIMED);
+	CHECK(r.launch.duration_ns > 990000 && r.launch.duration_ns < 2000000);
+	CHECK_INT(r.launch.n_operations, 1);
+	CHECK_INT(r.launch.capture, NBP_CAPTURED_NO);
+	CHECK(r.launch.gpu_start_ns + r.launch.clock_error_ns + 5000 >= before);
+	CHECK(r.launch.gpu_start_ns < before + 5000000);
+	CHECK_INT(r.launch.gpu_end_ns - r.launch.gpu_start_ns, r.launch.duration_ns);
+	CHECK(r.launch.clock_error_ns < 200000);
+	tables[6]->finalize(context);
+	CHECK(wait_records(NBP_KIND_END, 0x4200, 1, NULL) == 1);
+	to_sleep();
+}
+
+TEST(the_gpu_is_told_once_known)
+{
+	int mask;
+	struct fake_stream *stream = new_stream();
+	void *context = init(6, &mask, 0x4300, "g");
+	struct nbp_record r = {0};
+
+	raise_semaphore(1);
+	CHECK(wait_mask(&mask, MASK_V6) >= 0);
+	one_collective(6, context, stream, 1, 0, NULL);
+	CHECK(wait_records(NBP_KIND_COMM, 0x4300, 2, NULL) >= 2);
+	for (int i = 0; i < n_records; i++) {
+		if (records[i].kind == NBP_KIND_COMM && records[i].comm_hash == 0x4300)
+			r = records[i];
+	}
+	CHECK_INT(r.comm.cuda_device, 3);
+	CHECK_INT(r.comm.gpu_uuid[15], 0xa3);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+/* Cheap launches without end: the share of time that timing may take holds. */
+TEST(timing_keeps_its_budget)
+{
+	int mask, n = 0;
+	struct fake_stream *stream = new_stream();
+	void *context = awake_comm(6, &mask, 0x4400, stream);
+	uint64_t timed, until, cost = 20000;
+	double share;
+
+	__atomic_store_n(&control->launch_cost_ns, 20000, __ATOMIC_RELAXED);
+	timed = __atomic_load_n(&control->n_timed, __ATOMIC_RELAXED);
+	until = clock_ns() + 1000000000;
+	for (; clock_ns() < until; n++)
+		one_collective(6, context, stream, n, 0, NULL);
+	timed = __atomic_load_n(&control->n_timed, __ATOMIC_RELAXED) - timed;
+	share = timed * (double)cost / 1e9;
+	printf("     %d launches, %d timed: %.2f %% of the time\n", n, (int)timed, share * 100);
+	CHECK(share <= 0.0115); /* with what was saved up */
+	/* A sanitizer makes the calls themselves dear, and what they cost is charged. */
+	CHECK(share > 0.001);
+	/* And dear ones are charged for what they cost. */
+	atomic_store(&fake_cuda.record_cost_ns, 500000);
+	ms_sleep(20);
+	timed = __atomic_load_n(&control->n_timed, __ATOMIC_RELAXED);
+	until = clock_ns() + 1000000000;
+	for (; clock_ns() < until; n++)
+		one_collective(6, context, stream, n, 0, NULL);
+	timed = __atomic_load_n(&control->n_timed, __ATOMIC_RELAXED) - timed;
+	printf("     at 1 ms each: %d timed in a second\n", (int)timed);
+	CHECK(timed >= 1 && timed <= 25);
+	atomic_store(&fake_cuda.record_cost_ns, 0);
+	__atomic_store_n(&control->launch_cost_ns, 5000, __ATOMIC_RELAXED);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+TEST(a_capture_is_never_touched)
+{
+	int mask, n_records_before;
+	struct fake_stream *stream = new_stream(), *other = new_stream();
+	void *context = awake_comm(6, &mask, 0x4500, stream);
+	struct nbp_record r;
+
+	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	/* timed work under way, whose events the thread looks at while others capture */
+	one_collective(6, context, other, 0, 0, launch_1ms);
+	fake_capture_begin(stream);
+	n_records_before = atomic_load(&fake_cuda.n_event_records);
+	one_collective(6, context, stream, 1, 1, NULL); /* NCCL says so */
+	one_collective(6, context, stream, 2, 0, NULL); /* NCCL does not know */
+	one_collective(6, context, NULL, 3, 0, NULL);	/* the legacy stream */
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x4500, 4, NULL), 4);
+	ms_sleep(1200); /* clocks are compared meanwhile */
+	one_collective(6, context, other, 4, 0, launch_1ms);
+	CHECK(wait_finished(0x4500, 2, &r) >= 2);
+	CHECK_INT(atomic_load(&fake_cuda.n_captures_broken), 0);
+	CHECK(atomic_load(&fake_cuda.n_event_records) >= n_records_before + 2);
+	fake_capture_end(stream);
+	n_records_before = 0;
+	for (int i = 0; i < n_records; i++) {
+		if (records[i].kind == NBP_KIND_LAUNCH &&
+		    records[i].launch.timing == NBP_NOT_TIMED_CAPTURING)
+			n_records_before++;
+	}
+	CHECK_INT(n_records_before, 3);
+	/* and the legacy stream can be timed again */
+	one_collective(6, context, NULL, 5, 0, launch_1ms);
+	CHECK(wait_finished(0x4500, 3, &r) >= 3);
+	CHECK_INT(atomic_load(&fake_cuda.n_captures_broken), 0);
+	CHECK_INT(atomic_load(&fake_cuda.n_wrong_context), 0);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+/* ---- oddities ---- */
+
+static uint64_t lost(int reason)
+{
+	return __atomic_load_n(&control->lost[reason], __ATOMIC_RELAXED);
+}
+
+TEST(oddities_are_counted_and_harmless)
+{
+	for (int v = 1; v <= 6; v++) {
+		uint64_t bad = lost(NBP_LOSS_BAD_CALLBACK), stop = lost(NBP_LOSS_UNKNOWN_STOP);
+		uint64_t state = lost(NBP_LOSS_UNKNOWN_STATE), type = lost(NBP_LOSS_UNKNOWN_TYPE);
+		uint64_t stale = lost(NBP_LOSS_STALE);
+		struct table *t = tables[v];
+		struct descriptor d;
+		int mask;
+		void *context = awake_comm(v, &mask, 0x5000 + v, NULL), *group, *handle;
+
+		put_type(&d, v, 1);
+		group = start(v, context, d);
+		CHECK_INT(t->stop(group), 0);
+		CHECK_INT(t->stop(group), 0); /* twice */
+		CHECK_INT(t->record(group, 22, NULL), 0);
+		CHECK_INT(t->record(group, 9999, &d), 0);
+		CHECK_INT(t->stop(NULL), 0);
+		CHECK_INT(t->record(NULL, 1, NULL), 0);
+		CHECK_INT(t->stop((void *)0x123456789), 0); /* never started */
+		CHECK_INT(t->start(NULL, &handle, &d), 0);
+		CHECK(!handle);
+		CHECK_INT(t->start(context, NULL, &d), 0);
+		CHECK_INT(t->start(context, &handle, NULL), 0);
+		CHECK_INT(t->start((void *)0x42, &handle, &d), 0);
+		for (int bit = 0; bit < (v < 5 ? 8 : 64); bit++) {
+			memset(&d, 0, sizeof(d));
+			put_u64(&d, 0, 1ULL << bit);
+			for (int c = 0; c < 64; c++) {
+				d.bytes[24] = c; /* KernelCh's channel */
+				if (bit < 3 || (bit >= 8 && bit <= 14))
+					c = 64;
+				if (bit == 11) /* stopped below */
+					continue;
+				t->start(context, &handle, &d);
+			}
+		}
+		put_u64(&d, 0, 3); /* two types at once */
+		t->start(context, &handle, &d);
+		CHECK(!handle);
+		t->finalize(context);
+		t->start(context, &handle, &d);
+		t->finalize(context);
+		t->finalize(NULL);
+		CHECK(lost(NBP_LOSS_BAD_CALLBACK) >= bad + 6);
+		CHECK_INT(lost(NBP_LOSS_UNKNOWN_STOP) - stop, 2);
+		CHECK_INT(lost(NBP_LOSS_UNKNOWN_STATE) - state, 2);
+		CHECK(lost(NBP_LOSS_UNKNOWN_TYPE) > type);
+		CHECK_INT(lost(NBP_LOSS_STALE) - stale, 3);
+		to_sleep();
+	}
+}
+
+TEST(init_with_nulls)
+{
+	void *context = (void *)1;
+	int mask = 5;
+
+	CHECK_INT(((init_v5)tables[6]->init)(NULL, 1, &mask, NULL, 1, 1, 0, NULL), 0);
+	CHECK_INT(((init_v5)tables[6]->init)(&context, 1, NULL, NULL, 1, 1, 0, NULL), 0);
+	CHECK_INT(((init_v5)tables[6]->init)(&context, 1, &mask, NULL, 1, 1, 0, NULL), 0);
+	CHECK_INT(mask_of(&mask), 0);
+	tables[6]->finalize(context);
+}
+
+TEST(a_launch_left_open_costs_no_events)
+{
+	int mask;
+	struct fake_stream *stream = new_stream();
+	void *context = awake_comm(6, &mask, 0x5100, stream), *kernel;
+	struct nbp_record r;
+
+	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	for (int i = 0; i < 500; i++) /* more than there are events */
+		kernel = start(6, context, kernel_launch(stream));
+	tables[6]->stop(kernel);
+	tables[6]->stop(kernel);
+	CHECK(wait_finished(0x5100, 1, &r) >= 1);
+	tables[6]->finalize(context);
+	/* and one that is open across finalize */
+	context = awake_comm(6, &mask, 0x5101, stream);
+	kernel = start(6, context, kernel_launch(stream));
+	tables[6]->finalize(context);
+	CHECK_INT(tables[6]->stop(kernel), 0);
+	to_sleep();
+}
+
+TEST(what_finds_no_place_is_counted)
+{
+	int mask;
+	void *context = awake_comm(6, &mask, 0x5200, NULL);
+	uint64_t full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION), received = 0,
+		 told = 0;
+	const int n = 300000;
+
+	for (int i = 0; i < n; i++)
+		start(6, context, coll_api("AllReduce", 1, NULL, 0));
+	full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION) - full;
+	for (int i = 0; i < 500 && received + full != (uint64_t)n; i++) {
+		ms_sleep(10);
+		received = count_records(NBP_KIND_API, 0x5200, NULL);
+	}
+	CHECK_INT(received + full, n);
+	for (int i = 0; i < n_records; i++) {
+		if (records[i].kind == NBP_KIND_LOSS && records[i].comm_hash == 0x5200)
+			told += records[i].loss.count;
+	}
+	CHECK_INT(told, full);
+	printf("     %d of %d found no place\n", (int)full, n);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+TEST(the_driver_refuses)
+{
+	int mask;
+	struct fake_stream *stream;
+	void *context, *kept = cuda_context;
+	uint64_t errors;
+
+	cuda_context = (void *)0x2000; /* it will be timed no more */
+	stream = new_stream();
+	context = awake_comm(6, &mask, 0x5300, stream);
+	errors = lost(NBP_LOSS_TIMING_ERROR);
+	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	atomic_store(&fake_cuda.fail_query, 719);
+	one_collective(6, context, stream, 1, 0, launch_20us);
+	for (int i = 0; i < 500 && lost(NBP_LOSS_TIMING_ERROR) == errors; i++)
+		ms_sleep(2);
+	CHECK(lost(NBP_LOSS_TIMING_ERROR) > errors);
+	atomic_store(&fake_cuda.fail_query, 0);
+	ms_sleep(50);
+	forget_records();
+	errors = atomic_load(&fake_cuda.n_event_records);
+	for (int i = 0; i < 10; i++)
+		one_collective(6, context, stream, 1, 0, launch_20us);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x5300, 10, NULL), 10);
+	CHECK_INT(count_finished(0x5300, NULL), 0);
+	tables[6]->finalize(context);
+	to_sleep();
+	cuda_context = kept;
+	cuCtxSetCurrent(kept);
+}
+
+TEST(finalize_with_work_under_way)
+{
+	struct fake_stream *stream = new_stream();
+	int mask;
+
+	for (int i = 0; i < 20; i++) {
+		void *context = awake_comm(6, &mask, 0x6000 + i, i ? NULL : stream);
+		uint64_t before;
+
+		__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+		fake_launch(stream, 30000000);
+		for (int k = 0; k < 10; k++)
+			one_collective(6, context, stream, k, 0, launch_20us);
+		before = clock_ns();
+		tables[6]->finalize(context);
+		CHECK(clock_ns() - before < 50000000);
+		CHECK(wait_records(NBP_KIND_END, 0x6000 + i, 1, NULL) == 1);
+		CHECK(count_finished(0x6000 + i, NULL) >= 10);
+	}
+	to_sleep();
+}
+
+/* ---- many threads ---- */
+
+#define N_THREADS 16
+#define N_SHARED  4
+
+static int shared_mask;
+static void *_Atomic shared[N_SHARED];
+static atomic_bool stop_threads;
+static _Atomic uint64_t longest_ns;
+
+static void *hammer(void *argument)
+{
+	unsigned seed = (uintptr_t)argument;
+	struct fake_stream *stream = new_stream();
+	int version = 6;
+
+	while (!atomic_load(&stop_threads)) {
+		int i = rand_r(&seed) % N_SHARED;
+		void *context = atomic_load(&shared[i]);
+		uint64_t before = clock_ns(), took;
+
+		if (rand_r(&seed) % 500 == 0) {
+			void *fresh = init(version, &shared_mask, 0x7000 + i, "shared");
+
+			tables[version]->finalize(atomic_exchange(&shared[i], fresh));
+			continue;
+		}
+		one_collective(version, context, stream, 1, 0, launch_20us);
+		took = clock_ns() - before;
+		if (took > atomic_load(&longest_ns))
+			atomic_store(&longest_ns, took);
+	}
+	return NULL;
+}
+
+TEST(sixteen_threads_on_shared_communicators)
+{
+	pthread_t threads[N_THREADS];
+
+	__atomic_store_n(&control->budget_ppm, 100000, __ATOMIC_RELAXED);
+	for (int i = 0; i < N_SHARED; i++)
+		atomic_store(&shared[i], init(6, &shared_mask, 0x7000 + i, "shared"));
+	raise_semaphore(1);
+	CHECK(wait_mask(&shared_mask, MASK_V6) >= 0);
+	for (intptr_t i = 0; i < N_THREADS; i++)
+		pthread_create(&threads[i], NULL, hammer, (void *)(i + 1));
+	ms_sleep(1500);
+	raise_semaphore(0); /* the tracer goes in the middle of it */
+	ms_sleep(500);
+	raise_semaphore(1);
+	ms_sleep(1000);
+	atomic_store(&stop_threads, true);
+	for (int i = 0; i < N_THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < N_SHARED; i++)
+		tables[6]->finalize(atomic_load(&shared[i]));
+	printf("     longest collective of 7 callbacks: %d us\n", (int)(longest_ns / 1000));
+	CHECK_INT(atomic_load(&fake_cuda.n_wrong_context), 0);
+	CHECK_INT(atomic_load(&fake_cuda.n_captures_broken), 0);
+	CHECK(count_records(NBP_KIND_API, 0, NULL) > 0);
+	CHECK_INT(__atomic_load_n(&control->n_comms, __ATOMIC_RELAXED), 0);
+	to_sleep();
+}
+
+TEST(a_forked_child_stays_asleep)
+{
+	int mask, status = -1;
+	void *context = awake_comm(6, &mask, 0x8000, NULL);
+	pid_t child = fork();
+
+	if (!child) {
+		int other = 9;
+
+		alarm(20); /* it must not outlive the test */
+		void *own = init(6, &other, 1, "child");
+		int n = atomic_load(&fake_cuda.n_event_records);
+
+		one_collective(6, context, NULL, 1, 0, NULL);
+		one_collective(6, own, NULL, 1, 0, NULL);
+		tables[6]->finalize(own);
+		_exit(other == 0 && n == atomic_load(&fake_cuda.n_event_records) ? 0 : 1);
+	}
+	waitpid(child, &status, 0);
+	CHECK_INT(status, 0);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
+TEST(many_communicators)
+{
+	int mask, n = 0;
+	void *contexts[200];
+
+	raise_semaphore(1);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 200; i++)
+			n += !!(contexts[i] = init(6, &mask, 0x9000 + i, NULL));
+		for (int i = 0; i < 200; i++)
+			tables[6]->finalize(contexts[i]);
+	}
+	CHECK_INT(n, 600);
+	CHECK_INT(wait_records(NBP_KIND_END, 0x9000, 3, NULL), 3);
+	to_sleep();
+}
+
+int main(void)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	load_plugin(PLUGIN_FILE);
+	return unit_main();
+}
