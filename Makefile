@@ -80,7 +80,6 @@ install: all
 	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
 	install -D -m 0644 packaging/nccl-bpftrace.bash-completion \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nccl-bpftrace
-	install -D -m 0755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/libnccl-profiler-bpftrace.so
 
 clean:
 	rm -rf $(BUILD)
