@@ -240,11 +240,6 @@ void discover__on_due(void *ctx)
 	discover__scan_due(ctx);
 }
 
-uint64_t discover__overflows(const struct discover *d)
-{
-	return d->overflows;
-}
-
 uint64_t discover__scans(const struct discover *d)
 {
 	return d->n_scans;

@@ -54,7 +54,4 @@ int discover__watch(struct discover *discover);
 /* Scans begun so far: what holds within one may not in the next. */
 uint64_t discover__scans(const struct discover *d);
 
-/* Times that the kernel's notices overflowed and a whole scan made up for it. */
-uint64_t discover__overflows(const struct discover *discover);
-
 #endif

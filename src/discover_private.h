@@ -56,7 +56,7 @@ struct discover {
 	struct due due[MAX_DUE];
 	unsigned int n_due;
 	bool scan_all, all_running;
-	uint64_t overflows, n_scans;
+	uint64_t n_scans;
 };
 
 struct shown *discover__find_shown(struct discover *d, const struct shown_key *key);

@@ -62,7 +62,6 @@ static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_h
 
 	(void)cpu;
 	if (header->type == PERF_RECORD_LOST) {
-		d->overflows++;
 		d->scan_all = true;
 	} else if (header->type == PERF_RECORD_MMAP2 && header->size >= sizeof(*notice) &&
 		   notice->ino) {

@@ -25,14 +25,14 @@ struct process {
 	struct process_mapping mappings[PROCESS_MAX_MAPPINGS];
 	unsigned int n_mappings;
 	struct procinfo info;
-	bool has_info, asked_info;
+	bool has_info;
 	bool is_fork_copy; /* forked after NCCL was loaded: its memory shows its parent's
 			      communicators */
 	bool has_called;
 	uint64_t seen_ns, gone_ns; /* CLOCK_MONOTONIC; gone_ns 0: alive */
 	uint64_t scan_due_ns;	   /* when its communicators are to be read next; 0: not */
 	unsigned int scans_left;   /* further tries for communicators that are being made */
-	bool scan_running, scanned;
+	bool scan_running;
 	int scan_err; /* why its communicators could not be read, 0: they were */
 	void *owner;  /* the tracer */
 	UT_hash_handle hh;

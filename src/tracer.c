@@ -271,11 +271,6 @@ struct libraries *tracer__libraries(struct tracer *tracer)
 	return tracer->libraries;
 }
 
-const struct gpu_table *tracer__gpus(struct tracer *tracer)
-{
-	return tracer->gpus;
-}
-
 struct probe *tracer__probe(struct tracer *tracer)
 {
 	return tracer->probe;

@@ -48,7 +48,6 @@ void tracer__expire(struct tracer *tracer);
 struct comms *tracer__comms(struct tracer *tracer);
 struct processes *tracer__processes(struct tracer *tracer);
 struct libraries *tracer__libraries(struct tracer *tracer);
-const struct gpu_table *tracer__gpus(struct tracer *tracer);
 struct probe *tracer__probe(struct tracer *tracer);
 
 /* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */

@@ -96,7 +96,6 @@ void tracer__ask_info(struct tracer *tracer, struct process *process)
 		.keep_fds = {-1, -1, -1, -1},
 	};
 
-	process->asked_info = true;
 	if (!q || helper__run(tracer->helpers, &job))
 		free(q);
 }
@@ -153,7 +152,6 @@ static void on_scan_done(void *ctx, int status)
 		comms__complete(tracer->comms, q->tgid, q->asked_ns);
 	if (process) {
 		process->scan_running = false;
-		process->scanned = true;
 		process->scan_err = status;
 		if (process->scans_left)
 			process->scans_left--;

@@ -74,6 +74,20 @@ def end(process, sig=signal.SIGTERM, seconds=10):
     return process.returncode
 
 
+def end_by_input(process):
+    """Closes its input, which ends it; kills it when that does not. Its exit status."""
+    if process.poll() is None:
+        try:
+            process.stdin.close()
+        except OSError:
+            pass
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            end(process)
+    return process.returncode
+
+
 class Series:
     """The samples of one textfile: {(family, frozenset of label pairs): value}."""
 
@@ -212,16 +226,7 @@ class Sim:
         return [dict(pair.split("=", 1) for pair in line.split()) for line in lines]
 
     def stop(self):
-        if self.process.poll() is None:
-            try:
-                self.process.stdin.close()
-            except OSError:
-                pass
-            try:
-                self.process.wait(5)
-            except subprocess.TimeoutExpired:
-                end(self.process)
-        return self.process.returncode
+        return end_by_input(self.process)
 
 
 def expected_totals(expected):

@@ -173,14 +173,7 @@ class Crowd:
         self.expect("done")
 
     def stop(self):
-        try:
-            self.process.stdin.close()
-        except OSError:
-            pass
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            nbt.end(self.process)
+        nbt.end_by_input(self.process)
 
 
 def _checked(result):
