@@ -25,10 +25,9 @@ enum nbp_kind {
 	NBP_KIND_API = 2,	/* one API event of NCCL: see struct nbp_api */
 	NBP_KIND_OPERATION = 3, /* an operation as NCCL executes it */
 	NBP_KIND_LAUNCH = 4,	/* a kernel was launched, or a timed one has finished */
-	NBP_KIND_KERNEL_CHANNEL =
-		5,	   /* reserved: one operation's channels, by the GPU's own timer */
-	NBP_KIND_END = 6,  /* the communicator was finalised; its last record */
-	NBP_KIND_LOSS = 7, /* what found no place since the last such record */
+	NBP_KIND_TIMER = 5,	/* one operation's channels, by NCCL's own timer on the GPU */
+	NBP_KIND_END = 6,	/* the communicator was finalised; its last record */
+	NBP_KIND_LOSS = 7,	/* what found no place since the last such record */
 	NBP_KIND_MAX,
 };
 
@@ -150,6 +149,8 @@ struct nbp_operation {
 	__u64 sequence;	  /* NCCL's number of this function; NBP_NO_NUMBER: it keeps none (p2p) */
 	__u64 count;	  /* AllGather, Broadcast: bytes, as NCCL converts them */
 	__u64 launch;	  /* struct nbp_launch; 0: not known */
+	__u64 operation;  /* per communicator from 1: a gap is a loss */
+	__u64 group;	  /* struct nbp_api's; 0: not known */
 	__s32 root;	  /* or peer */
 	__u32 n_channels; /* NBP_UNKNOWN */
 	__u8 function;
@@ -157,7 +158,7 @@ struct nbp_operation {
 	__u8 redop; /* v1 only: NCCL's device operation is no ncclRedOp_t, so NBP_UNKNOWN_U8 */
 	__u8 algorithm;
 	__u8 protocol;
-	__u8 pad[51];
+	__u8 pad[35];
 };
 
 struct nbp_launch {
@@ -173,6 +174,22 @@ struct nbp_launch {
 	__u8 source;	      /* enum nbp_source */
 	__u8 capture;	      /* enum nbp_capture */
 	__u8 pad[36];
+};
+
+/*
+ * With NBP_WANT_KERNEL_TIMER: all channels of an operation have stopped, or no more are waited for.
+ * The times are the GPU's own (globaltimer), on no other clock; NCCL >= 2.27.
+ */
+struct nbp_timer {
+	__u64 operation;    /* struct nbp_operation */
+	__u64 sequence;	    /* as there */
+	__u64 gpu_first_ns; /* the first channel's start */
+	__u64 gpu_last_ns;  /* the last channel's stop */
+	__u64 seen_ns;	  /* host CLOCK_MONOTONIC, when NCCL's proxy thread told of the last stop */
+	__u32 n_channels; /* that started and stopped */
+	__u32 n_expected; /* NBP_UNKNOWN */
+	__u8 function;
+	__u8 pad[39];
 };
 
 struct nbp_loss_record {
@@ -197,6 +214,7 @@ struct nbp_record {
 		struct nbp_api api;
 		struct nbp_operation operation;
 		struct nbp_launch launch;
+		struct nbp_timer timer;
 		struct nbp_loss_record loss;
 		__u8 bytes[88];
 	};
@@ -206,14 +224,17 @@ _Static_assert(sizeof(struct nbp_comm) == 88, "nbp_comm");
 _Static_assert(sizeof(struct nbp_api) == 88, "nbp_api");
 _Static_assert(sizeof(struct nbp_operation) == 88, "nbp_operation");
 _Static_assert(sizeof(struct nbp_launch) == 88, "nbp_launch");
+_Static_assert(sizeof(struct nbp_timer) == 88, "nbp_timer");
 _Static_assert(sizeof(struct nbp_loss_record) == 88, "nbp_loss_record");
 _Static_assert(sizeof(struct nbp_record) == 128, "nbp_record");
 
 /*
- * In the plugin's .data: what a privileged agent may read, and the two knobs that it may write
+ * In the plugin's .data: what a privileged agent may read, and the knobs that it may write
  * (at any time, whole words). Its address comes with every NBP_KIND_COMM.
  */
 #define NBP_CONTROL_MAGIC 0x6c727463706c6e62ULL /* "bnlpctrl" */
+
+#define NBP_WANT_KERNEL_TIMER 1u /* NCCL's KernelCh events: only where the job can bear them */
 
 struct nbp_control {
 	__u64 magic;
@@ -221,6 +242,8 @@ struct nbp_control {
 	__u32 version;
 	__u32 budget_ppm;     /* knob: share of wall time that GPU timing may cost; 10000 = 1 % */
 	__u32 launch_cost_ns; /* knob: what timing one launch is taken to cost a job */
+	__u32 wants;	      /* knob: NBP_WANT_* bits */
+	__u32 pad;
 	__u32 awake;
 	__u32 n_comms;
 	__u64 n_launches; /* seen while awake */
@@ -231,6 +254,6 @@ struct nbp_control {
 };
 
 _Static_assert(NBP_LOSS_MAX <= 16, "nbp_control.lost");
-_Static_assert(sizeof(struct nbp_control) == 192, "nbp_control");
+_Static_assert(sizeof(struct nbp_control) == 200, "nbp_control");
 
 #endif

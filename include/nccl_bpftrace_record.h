@@ -11,6 +11,8 @@
 #include <linux/types.h>
 #endif
 
+#include "nccl_bpftrace_plugin.h"
+
 #define NB_MAX_FUNCTIONS    48	/* rows of the API table that can be probed */
 #define NB_MAX_LIBRARIES    256 /* files traced at one time */
 #define NB_MAX_DATATYPES    16
@@ -92,6 +94,7 @@ _Static_assert(sizeof(struct nb_counter) == 88, "nb_counter");
 enum nb_kind {
 	NB_KIND_CALL = 1,
 	NB_KIND_LIFECYCLE = 2,
+	NB_KIND_PLUGIN = 3, /* struct nb_plugin_record */
 };
 
 /* One call. For NB_KIND_LIFECYCLE count is the address that receives the new communicator. */
@@ -117,6 +120,16 @@ struct nb_record {
 };
 
 _Static_assert(sizeof(struct nb_record) == 88, "nb_record");
+
+/* One record that the cooperating plugin handed over, and whose it is, by the kernel's word. */
+struct nb_plugin_record {
+	__u16 kind; /* NB_KIND_PLUGIN */
+	__u16 size;
+	__u32 tgid;
+	struct nbp_record record; /* the process's own word: checked by who reads it */
+};
+
+_Static_assert(sizeof(struct nb_plugin_record) == 136, "nb_plugin_record");
 
 enum nb_lost {
 	NB_LOST_RING_FULL,    /* the record found no place; the call is counted all the same */

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From the plugin's records to launches with their operations and GPU times. Pure: no I/O, no
+ * clock, no BPF. Records are a process's own word: every field is checked, what cannot be is
+ * counted and never averaged.
+ *
+ * A launch is put together by the plugin's own numbers (communicator, launch, operation), never by
+ * order of arrival, so that a lost record costs its own launch and shifts none.
+ */
+#ifndef TIMING_H
+#define TIMING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "nccl_api.h"
+#include "nccl_bpftrace_plugin.h"
+
+#define TIMING_MAX_OPERATIONS 1024 /* of one launch that are described; the others are counted */
+
+/* A communicator as the plugin of its process tells of it. */
+struct timing_comm {
+	struct timing_comm_key {
+		uint64_t id;   /* the plugin's, never given twice in a process */
+		uint64_t tgid; /* the kernel's word */
+	} key;
+	uint64_t hash;	  /* 0: not known yet (ABI v1 to v3, before its first operation) */
+	int32_t rank;	  /* -1: not known */
+	int32_t n_ranks;  /* 0: not known */
+	uint32_t n_nodes; /* 0: not known */
+	uint32_t abi;	  /* 1..6: ncclProfiler_vN */
+	uint64_t control; /* address of struct nbp_control in the process; 0: not told */
+	char name[40];	  /* "": none or not known */
+	char uuid[48];	  /* "GPU-…", as the process says; "" : not known */
+	uint64_t n_launches, n_timed, n_captured; /* launches told of */
+	uint64_t ended_ns;			  /* CLOCK_MONOTONIC; 0: it lives */
+	UT_hash_handle hh;
+};
+
+struct timing_operation {
+	uint64_t number;   /* the plugin's running one; 0: not known */
+	uint64_t sequence; /* NCCL's own, NBP_NO_NUMBER: it keeps none */
+	uint64_t count;	   /* elements of datatype; AllGather and Broadcast: bytes */
+	uint64_t call_ns;  /* host call, CLOCK_MONOTONIC; 0: not known */
+	enum nccl_operation operation;
+	uint32_t type_bytes;	     /* of one element; 0: not known */
+	uint32_t datatype;	     /* ncclDataType_t; NBP_UNKNOWN */
+	int32_t root;		     /* or peer; -1: none */
+	uint32_t n_channels;	     /* 0: not known */
+	uint8_t algorithm, protocol; /* enum nbp_algorithm, nbp_protocol, or NBP_UNKNOWN_U8 */
+};
+
+/* What a launch is as a whole. */
+enum timing_form {
+	TIMING_ONE,   /* one operation, or several of one kind: timed as one */
+	TIMING_PAIR,  /* one Send and one Recv: both took that long */
+	TIMING_MIXED, /* of different kinds: no operation's time can be told */
+};
+
+struct timing_launch {
+	const struct timing_comm *comm;
+	uint64_t number; /* the plugin's; 0: no launch was told of (a graph's replay) */
+	uint64_t stream;
+	uint64_t launch_ns;		   /* host CLOCK_MONOTONIC */
+	uint64_t gpu_start_ns, gpu_end_ns; /* host CLOCK_MONOTONIC; 0: clocks not compared */
+	uint64_t duration_ns;		   /* 0: not timed */
+	uint32_t clock_error_ns;	   /* of gpu_start_ns; NBP_UNKNOWN */
+	enum nbp_timing timing;		   /* why it is timed or not */
+	enum nbp_source source;
+	enum nbp_capture capture;
+	uint32_t n_operations; /* in it, as the plugin counted */
+	uint32_t n_described;  /* fewer: lost, or more than TIMING_MAX_OPERATIONS */
+	const struct timing_operation *operations;
+
+	/* valid when every operation is described */
+	bool complete;
+	enum timing_form form;
+	enum nccl_operation operation; /* of TIMING_ONE; AlltoAll for one made of sends and recvs */
+	uint64_t bytes;		       /* nccl-tests' size column, summed */
+	double bus_bytes;	       /* bytes x nccl-tests' bus factor, summed */
+};
+
+/* Each launch once: when its time is known, or when it is known that it will not be. */
+typedef void timing_launch_fn(void *ctx, const struct timing_launch *launch);
+
+/* Why a GPU time was refused, or is missing although it was begun. */
+enum timing_invalid {
+	TIMING_INVALID_ZERO,	  /* no length, or no time stamp */
+	TIMING_INVALID_BACKWARDS, /* end before start */
+	TIMING_INVALID_ABSURD,	  /* longer than since the launch, or clocks that drifted apart */
+	TIMING_INVALID_DUPLICATE,
+	TIMING_INVALID_INCOMPLETE, /* an operation of the launch was lost */
+	TIMING_INVALID_ABANDONED,  /* begun, end not seen */
+	TIMING_INVALID_PLUGIN,	   /* refused by the plugin itself */
+	TIMING_INVALID_DRIVER,	   /* refused by the CUDA driver */
+	TIMING_INVALID_MAX,
+};
+
+struct timings;
+
+/* 0 or -ENOMEM. */
+int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx);
+void timings__free(struct timings *timings);
+
+/* One record of a process; now_ns: CLOCK_MONOTONIC. */
+void timings__record(struct timings *timings, uint32_t tgid, const struct nbp_record *record,
+		     uint64_t now_ns);
+
+/* Hands out launches whose last operation must have come by now. Some ten times a second. */
+void timings__settle(struct timings *timings, uint64_t now_ns);
+
+/* The process has ended: what it left is handed out, its communicators are kept until expire. */
+void timings__process_gone(struct timings *timings, uint32_t tgid, uint64_t now_ns);
+void timings__expire(struct timings *timings, uint64_t before_ns);
+
+struct timing_comm *timings__first(struct timings *timings); /* next: ->hh.next */
+/* By the communicator's hash and rank in that process; NULL. */
+const struct timing_comm *timings__find(const struct timings *timings, uint32_t tgid, uint64_t hash,
+					int32_t rank);
+
+/*
+ * Launches known to have been made and not known to be done: those up to the last one that is
+ * timed. An untimed launch behind it may be done: nothing is said of it. ret_start_ns: when the
+ * oldest was launched. 0: none.
+ */
+uint32_t timing_comm__in_flight(const struct timing_comm *comm, uint64_t *ret_start_ns);
+
+uint64_t timings__invalid(const struct timings *timings, enum timing_invalid reason);
+const char *timing_invalid__name(enum timing_invalid reason);
+
+/* Records that plugins could not hand over, by enum nbp_loss; and gaps in their own numbering. */
+uint64_t timings__lost(const struct timings *timings, enum nbp_loss reason);
+const char *nbp_loss__name(enum nbp_loss reason);
+
+/*
+ * Bytes of one operation: of nccl-tests' size column, of its bus (nccl-tests' PERFORMANCE.md), and
+ * of Inspector's message size (count x size of the type). 0 when the type or n_ranks is not known.
+ */
+uint64_t timing_operation__bytes(const struct timing_operation *operation, int32_t n_ranks);
+double timing_operation__bus_bytes(const struct timing_operation *operation, int32_t n_ranks);
+uint64_t timing_operation__message_bytes(const struct timing_operation *operation);
+
+const char *nbp_algorithm__name(uint8_t algorithm); /* "RING", as NCCL spells it; "" unknown */
+const char *nbp_protocol__name(uint8_t protocol);   /* "LL128" */
+
+#endif
