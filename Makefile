@@ -72,7 +72,7 @@ format:
 	clang-format -i src/*.[ch] src/plugin/*.[ch] bpf/*.[ch] include/*.h tests/*/*.[ch]
 
 # Every release of the real library that PyPI has, against tables and machine code (no root).
-test-nccl-versions: | setup
+test-nccl-versions: $(PLUGIN) | setup
 	@scripts/nccl-versions.py $(ARGS)
 
 install: all
