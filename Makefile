@@ -23,9 +23,11 @@ BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
 LDLIBS := -lbpf -lelf -lz -lcap -ljansson
 LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
-SOURCES := $(wildcard src/*.c)
+SOURCES := $(wildcard src/*.c) src/plugin/abi.c src/plugin/abi_layout.c
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
-BPF_SOURCES := $(wildcard bpf/*.bpf.c)
+# What others use as extern comes first: bpftool of Debian 12 misplaces it else.
+BPF_FIRST := bpf/nccl_bpftrace.bpf.c
+BPF_SOURCES := $(BPF_FIRST) $(filter-out $(BPF_FIRST),$(wildcard bpf/*.bpf.c))
 BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Operations and their channels. NCCL tells of an operation once, with the number of its channels;
+ * each of these tells when the GPU began and when it ended. The first and the last of all make the
+ * operation's GPU time; of fewer, none.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "foreign_private.h"
+#include "util.h"
+
+#define TASK_NS	  (60 * NSEC_PER_SEC) /* after its last sign of life */
+#define UNSURE_NS (2 * NSEC_PER_SEC)  /* a plugin that wants channels has had some by then */
+
+/* ---- what a start says ---- */
+
+/* Pointers into the process become pointers to what was copied from there. */
+static void task__place_text(char *descriptor, int16_t at, const char *text)
+{
+	if (at >= 0)
+		memcpy(descriptor + at, &text, sizeof(text));
+}
+
+static bool record__decode(const struct nb_foreign_record *record, struct abi_event *event)
+{
+	const struct abi_version *v = &abi_versions[record->abi];
+	const struct abi_task *at = record->type == ABI_P2P ? &v->p2p : &v->coll;
+	_Alignas(8) char descriptor[NB_FOREIGN_DESCRIPTOR];
+	char text[NB_FOREIGN_TEXTS][NB_FOREIGN_TEXT + 1] = {};
+
+	memcpy(descriptor, record->task.descriptor, sizeof(descriptor));
+	for (int i = 0; i < NB_FOREIGN_TEXTS; i++)
+		memcpy(text[i], record->task.text[i], NB_FOREIGN_TEXT);
+	task__place_text(descriptor, at->name, NULL);
+	if (v->strings) {
+		task__place_text(descriptor, at->function, text[0]);
+		task__place_text(descriptor, at->datatype, text[1]);
+	}
+	if (v->strings && record->type != ABI_CE_COLL) {
+		task__place_text(descriptor, at->algorithm, text[2]);
+		task__place_text(descriptor, at->protocol, text[3]);
+	}
+	*event = (struct abi_event){};
+	if (record->type == ABI_P2P)
+		abi__p2p(v, descriptor, event);
+	else if (record->type == ABI_COLL)
+		abi__coll(v, descriptor, event);
+	else
+		abi__ce_coll(v, descriptor, event);
+	event->name = NULL;
+	return event->function < NBP_FUNCTION_MAX;
+}
+
+/* NCCL >= 2.28 leaves the number of a send's channels out of a descriptor of v4: it is garbage. */
+static uint32_t task__channels(const struct followed *f, const struct nb_foreign_record *record,
+			       const struct abi_event *event)
+{
+	bool is_told = record->type == ABI_COLL ||
+		       (record->type == ABI_P2P && (record->abi > 4 || f->nccl_version < 22800));
+
+	if (!is_told || !event->channels || event->channels > TASK_CHANNELS)
+		return NBP_UNKNOWN;
+	return event->channels;
+}
+
+static void task__describe(struct followed *f, struct foreign_task *task,
+			   const struct nb_foreign_record *record, const struct abi_event *event)
+{
+	struct nbp_operation *o = &task->operation.operation;
+
+	task->n_expected = task__channels(f, record, event);
+	task->operation =
+		foreign_comm__record(task->comm, NBP_KIND_OPERATION, record->tid, record->time_ns);
+	*o = (struct nbp_operation){
+		.sequence = event->sequence,
+		.count = event->count,
+		.operation = ++task->comm->n_operations,
+		.root = event->root,
+		.n_channels = task->n_expected,
+		.function = event->function,
+		.datatype = event->datatype,
+		.redop = NBP_UNKNOWN_U8,
+		.algorithm = event->algorithm,
+		.protocol = event->protocol,
+	};
+}
+
+/* Whose it is may have been learnt since it began. */
+static void task__tell(struct followed *f, struct foreign_task *task)
+{
+	const struct foreign_identity *identity = &task->comm->identity;
+
+	task->operation.comm_hash = identity->hash;
+	task->operation.n_ranks = identity->n_ranks;
+	if (!task->is_told)
+		followed__send(f, &task->operation);
+	task->is_told = true;
+}
+
+/* ---- tables ---- */
+
+static struct foreign_task *followed__task(struct followed *f, uint64_t handle)
+{
+	struct foreign_task *task;
+
+	HASH_FIND(hh, f->by_handle, &handle, sizeof(handle), task);
+	return task;
+}
+
+static void channel__free(struct followed *f, struct foreign_channel *channel)
+{
+	DL_DELETE(channel->task->channels, channel);
+	HASH_DEL(f->channels, channel);
+	free(channel);
+}
+
+static void task__free(struct followed *f, struct foreign_task *task)
+{
+	while (task->channels)
+		channel__free(f, task->channels);
+	HASH_DEL(f->by_handle, task);
+	DL_DELETE(f->tasks, task);
+	f->n_tasks--;
+	free(task);
+}
+
+/* All that will come of it has come: its time, whole or not, and its end. */
+static void task__close(struct followed *f, struct foreign_task *task)
+{
+	struct nbp_record record = foreign_comm__record(task->comm, NBP_KIND_TIMER,
+							task->operation.tid, task->ends_ns);
+
+	task__tell(f, task);
+	record.timer = (struct nbp_timer){
+		.operation = task->operation.operation.operation,
+		.sequence = task->operation.operation.sequence,
+		.gpu_first_ns = task->first_ns,
+		.gpu_last_ns = task->last_ns,
+		.seen_ns = task->seen_ns,
+		.n_channels = task->n_stopped,
+		.n_expected = task->n_expected,
+		.function = task->operation.operation.function,
+	};
+	if (task->n_started)
+		followed__send(f, &record);
+	task__free(f, task);
+}
+
+void followed__close_tasks(struct followed *f, const struct foreign_comm *comm)
+{
+	struct foreign_task *task, *next;
+
+	DL_FOREACH_SAFE(f->tasks, task, next)
+	{
+		if (!comm || task->comm == comm)
+			task__close(f, task);
+	}
+}
+
+static void comm__tell_tasks(struct followed *f, const struct foreign_comm *comm)
+{
+	struct foreign_task *task;
+
+	DL_FOREACH(f->tasks, task)
+	{
+		if (task->comm == comm)
+			task__tell(f, task);
+	}
+}
+
+/* ---- events ---- */
+
+static struct foreign_task *followed__add_task(struct followed *f, uint64_t handle)
+{
+	struct foreign_task *task;
+
+	if (f->n_tasks == MAX_TASKS)
+		task__close(f, f->tasks); /* the oldest makes room */
+	task = calloc(1, sizeof(*task));
+	if (!task)
+		return NULL;
+	task->handle = handle;
+	HASH_ADD(hh, f->by_handle, handle, sizeof(task->handle), task);
+	DL_APPEND(f->tasks, task);
+	f->n_tasks++;
+	return task;
+}
+
+/* It will be timed, or that is not known yet. */
+static bool task__is_open(const struct foreign_task *task, const struct nb_foreign_record *record)
+{
+	return record->handle && record->abi >= 4 && task->n_expected != NBP_UNKNOWN &&
+	       task->comm->timers != TIMERS_NONE;
+}
+
+void followed__start(struct followed *f, const struct nb_foreign_record *record)
+{
+	struct foreign_task *task = followed__task(f, record->handle), fresh = {};
+	struct abi_event event;
+
+	if (task) /* its handle means something else now */
+		task__close(f, task);
+	if (!record__decode(record, &event)) {
+		followed__lose(f, FOREIGN_LOST_BAD_RECORD);
+		return;
+	}
+	fresh.comm = followed__comm(f, record, event.hash, event.function);
+	if (!fresh.comm) {
+		followed__lose(f, FOREIGN_LOST_NO_ROOM);
+		return;
+	}
+	task__describe(f, &fresh, record, &event);
+	if (!task__is_open(&fresh, record)) {
+		task__tell(f, &fresh);
+		return;
+	}
+	task = followed__add_task(f, record->handle);
+	if (!task) {
+		task__tell(f, &fresh);
+		followed__lose(f, FOREIGN_LOST_NO_ROOM);
+		return;
+	}
+	task->comm = fresh.comm;
+	task->n_expected = fresh.n_expected;
+	task->lost = record->lost;
+	task->operation = fresh.operation;
+	task->started_ns = task->ends_ns = record->time_ns;
+	if (task->comm->timers == TIMERS_COME)
+		task__tell(f, task);
+}
+
+/* The task that is still what it was when this channel began; NULL. */
+static struct foreign_task *followed__parent(struct followed *f,
+					     const struct nb_foreign_record *record)
+{
+	struct foreign_task *task = followed__task(f, record->parent);
+	uint64_t bit = 1ULL << record->channel % TASK_CHANNELS;
+
+	if (!task)
+		return NULL;
+	if (task->lost != record->lost) {
+		task__close(f, task);
+		return NULL;
+	}
+	if (record->time_ns < task->started_ns || record->channel >= TASK_CHANNELS ||
+	    task->started & bit || record->context != task->comm->context)
+		return NULL;
+	return task;
+}
+
+static void comm__has_timers(struct followed *f, struct foreign_comm *comm, uint64_t time_ns)
+{
+	if (comm->timers == TIMERS_COME)
+		return;
+	comm->timers = TIMERS_COME;
+	foreign_comm__tell(f, comm, time_ns);
+	comm__tell_tasks(f, comm);
+}
+
+void followed__channel(struct followed *f, const struct nb_foreign_record *record)
+{
+	struct channel_key key = {record->handle, record->tid};
+	struct foreign_task *task;
+	struct foreign_channel *channel;
+
+	HASH_FIND(hh, f->channels, &key, sizeof(key), channel);
+	if (channel) /* never stopped, and its handle is in use again */
+		channel__free(f, channel);
+	if (!record->parent) /* the plugin gave no handle for the operation */
+		return;
+	task = followed__parent(f, record);
+	if (!task) { /* soon after we came, one that began before */
+		if (record->time_ns > f->since_ns + TASK_NS)
+			followed__lose(f, FOREIGN_LOST_ORPHAN);
+		return;
+	}
+	comm__has_timers(f, task->comm, record->time_ns);
+	if (HASH_COUNT(f->channels) == MAX_CHANNELS || !(channel = calloc(1, sizeof(*channel)))) {
+		followed__lose(f, FOREIGN_LOST_NO_ROOM);
+		return;
+	}
+	channel->key = key;
+	channel->task = task;
+	HASH_ADD(hh, f->channels, key, sizeof(channel->key), channel);
+	DL_APPEND(task->channels, channel);
+	if (!task->n_started++ || record->timer_ns < task->first_ns)
+		task->first_ns = record->timer_ns;
+	task->started |= 1ULL << record->channel;
+	task->ends_ns = record->time_ns;
+}
+
+void followed__channel_stop(struct followed *f, const struct nb_foreign_record *record)
+{
+	struct channel_key key = {record->handle, record->tid};
+	struct foreign_channel *channel;
+	struct foreign_task *task;
+
+	HASH_FIND(hh, f->channels, &key, sizeof(key), channel);
+	if (!channel) /* its start was an orphan, too, or before our time */
+		return;
+	task = channel->task;
+	channel__free(f, channel);
+	if (task->lost != record->lost) {
+		task__close(f, task);
+		return;
+	}
+	task->n_stopped++;
+	if (record->timer_ns > task->last_ns)
+		task->last_ns = record->timer_ns;
+	task->ends_ns = task->seen_ns = record->time_ns;
+	if (task->n_stopped == task->n_expected)
+		task__close(f, task);
+}
+
+static bool is_older(uint64_t time_ns, uint64_t age_ns, uint64_t now_ns)
+{
+	return now_ns > time_ns && now_ns - time_ns > age_ns;
+}
+
+void followed__settle_tasks(struct followed *f, uint64_t now_ns)
+{
+	struct foreign_task *task, *next;
+
+	DL_FOREACH_SAFE(f->tasks, task, next)
+	{
+		if (!is_older(task->started_ns, UNSURE_NS, now_ns))
+			return;
+		if (task->comm->timers == TIMERS_UNKNOWN)
+			task->comm->timers = TIMERS_NONE;
+		if (task->comm->timers == TIMERS_NONE || is_older(task->ends_ns, TASK_NS, now_ns))
+			task__close(f, task);
+	}
+}
