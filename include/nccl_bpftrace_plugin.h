@@ -21,7 +21,7 @@
 #define NBP_NO_NUMBER  (~0ULL)
 
 enum nbp_kind {
-	NBP_KIND_COMM = 1,	/* a communicator lives; sent again when more is known */
+	NBP_KIND_COMM = 1,	/* a communicator lives; sent again now and then, see there */
 	NBP_KIND_API = 2,	/* one API event of NCCL: see struct nbp_api */
 	NBP_KIND_OPERATION = 3, /* an operation as NCCL executes it */
 	NBP_KIND_LAUNCH = 4,	/* a kernel was launched, or a timed one has finished */
@@ -113,18 +113,27 @@ enum nbp_loss {
 	NBP_LOSS_TIMING_ERROR,	   /* calls that the CUDA driver refused */
 	NBP_LOSS_TIMING_ABANDONED, /* timed launches whose end was not seen */
 	NBP_LOSS_TIMING_INVALID,   /* GPU times that cannot be: end before start, absurd length */
+	NBP_LOSS_TIMER_FULL,	/* operations: more under way than the kernel timer has place for */
+	NBP_LOSS_TIMER_REFUSED, /* the kernel timer was asked for and is not on: see detail */
 	NBP_LOSS_MAX,
 };
 
+/*
+ * The three numbers are the highest that were told before this record, to whoever listened then: a
+ * tracer that has just come starts at one more, and what is missing after that is a loss. Records
+ * of several threads may come a little out of order.
+ */
 struct nbp_comm {
 	__u32 n_nodes;	   /* NBP_UNKNOWN: ABI v1 to v3 */
 	__s32 cuda_device; /* in the process's own numbering; -1: not known yet */
 	__u8 gpu_uuid[16]; /* valid with cuda_device */
-	__u32 abi;	   /* 1..6: ncclProfiler_vN that NCCL took */
-	__u32 mask;	   /* this plugin's part of NCCL's activation mask */
-	__u64 api_number;  /* the last given; NBP_API of this waking go on from it */
-	__u64 control;	   /* address of struct nbp_control in the process */
-	char name[40];	   /* the communicator's, cut; empty: none or not known */
+	__u16 abi;	   /* 1..6: ncclProfiler_vN that NCCL took */
+	__u16 mask;	   /* this plugin's part of NCCL's activation mask */
+	char name[28];	   /* the communicator's, cut; empty: none or not known */
+	__u64 api_number;
+	__u64 launch;
+	__u64 operation;
+	__u64 control; /* address of struct nbp_control in the process */
 };
 
 /*
@@ -135,7 +144,7 @@ struct nbp_api {
 	__u64 api_number; /* per communicator from 1: a gap is a loss */
 	__u64 count;
 	__u64 stream;
-	__u64 group;	   /* running number of the outermost group in this thread, 0: not known */
+	__u64 group;	   /* running number of the thread's group, of 32 bits; 0: not known */
 	__s32 root;	   /* NBP_NO_RANK: not said (p2p: see the operation) */
 	__u32 group_depth; /* 1: an implicit group, so one public call */
 	__u8 function;	   /* enum nbp_function */
@@ -146,11 +155,12 @@ struct nbp_api {
 };
 
 struct nbp_operation {
-	__u64 sequence;	  /* NCCL's number of this function; NBP_NO_NUMBER: it keeps none (p2p) */
+	__u64 sequence;	  /* NCCL's number of this function, by copy engine: of all such;
+			     NBP_NO_NUMBER: it keeps none (p2p) */
 	__u64 count;	  /* AllGather, Broadcast: bytes, as NCCL converts them */
 	__u64 launch;	  /* struct nbp_launch; 0: not known */
 	__u64 operation;  /* per communicator from 1: a gap is a loss */
-	__u64 group;	  /* struct nbp_api's; 0: not known */
+	__u64 group;	  /* struct nbp_api's; 0: not known, or called from another thread */
 	__s32 root;	  /* or peer */
 	__u32 n_channels; /* NBP_UNKNOWN */
 	__u8 function;
@@ -194,8 +204,8 @@ struct nbp_timer {
 
 struct nbp_loss_record {
 	__u32 reason; /* enum nbp_loss */
-	__u32 pad;
-	__u64 count; /* since the last record of that reason and communicator */
+	__u32 detail; /* NBP_LOSS_TIMER_REFUSED: enum nbp_timer_state */
+	__u64 count;  /* since the last record of that reason and communicator */
 	__u64 total;
 	__u8 pad2[64];
 };
@@ -234,7 +244,22 @@ _Static_assert(sizeof(struct nbp_record) == 128, "nbp_record");
  */
 #define NBP_CONTROL_MAGIC 0x6c727463706c6e62ULL /* "bnlpctrl" */
 
-#define NBP_WANT_KERNEL_TIMER 1u /* NCCL's KernelCh events: only where the job can bear them */
+/*
+ * NCCL's KernelCh events. They make NCCL run a polling thread per GPU, take some 34 MB of /dev/shm
+ * for a communicator's rank, and stay in every CUDA graph that is captured meanwhile, on purpose:
+ * nothing else times a graph's replays.
+ */
+#define NBP_WANT_KERNEL_TIMER 1u
+
+/* What became of that wish. */
+enum nbp_timer_state {
+	NBP_TIMER_OFF, /* not asked for, or nobody listens */
+	NBP_TIMER_ON,
+	NBP_TIMER_NO_ABI,  /* NCCL before 2.27 has none that tells the GPU's time */
+	NBP_TIMER_NO_SHM,  /* it would take more than half of what is free in /dev/shm */
+	NBP_TIMER_CHAINED, /* another plugin behind this one may hold the operations' handles */
+	NBP_TIMER_STATE_MAX,
+};
 
 struct nbp_control {
 	__u64 magic;
@@ -243,7 +268,7 @@ struct nbp_control {
 	__u32 budget_ppm;     /* knob: share of wall time that GPU timing may cost; 10000 = 1 % */
 	__u32 launch_cost_ns; /* knob: what timing one launch is taken to cost a job */
 	__u32 wants;	      /* knob: NBP_WANT_* bits */
-	__u32 pad;
+	__u32 timer;	      /* enum nbp_timer_state */
 	__u32 awake;
 	__u32 n_comms;
 	__u64 n_launches; /* seen while awake */
