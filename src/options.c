@@ -13,7 +13,7 @@
 #include "util.h"
 
 #define BIT(command) (1U << COMMAND_##command)
-#define EVERY	     (BIT(RUN) | BIT(PS) | BIT(CHECK))
+#define EVERY	     (BIT(RUN) | BIT(PS) | BIT(CHECK) | BIT(PLUGIN))
 #define FIELD(name)  offsetof(struct options, name)
 
 static void *field(struct options *options, const struct option_row *row)
@@ -172,7 +172,14 @@ const struct option_row option_rows[] = {
 	{"config", 0, "FILE", BIT(RUN),
 	 "read `option = value` lines from it; the command line wins", parse_text,
 	 .offset = FIELD(config)},
-	{"json", 0, NULL, BIT(PS) | BIT(CHECK), "print one JSON object", parse_flag,
+	{"chain", 0, NULL, BIT(PLUGIN),
+	 "enable: keep another's plugin that is named there behind ours", parse_flag,
+	 .offset = FIELD(chain)},
+	{"plugin", 0, "FILE", BIT(PLUGIN), "enable this file (default: the one that came with it)",
+	 parse_text, .offset = FIELD(plugin)},
+	{"conf", 0, "FILE", BIT(PLUGIN), "NCCL's configuration file (default: /etc/nccl.conf)",
+	 parse_text, .offset = FIELD(conf)},
+	{"json", 0, NULL, BIT(PS) | BIT(CHECK) | BIT(PLUGIN), "print one JSON object", parse_flag,
 	 .offset = FIELD(json)},
 	{"verify-records", 0, NULL, BIT(RUN), NULL, parse_flag, .offset = FIELD(checksum)},
 	{"verbose", 'v', NULL, EVERY, "show libbpf's messages too", parse_flag,
@@ -249,23 +256,46 @@ static int parse_command(struct options *options, const char *name)
 	return -EINVAL;
 }
 
+static bool is_action(const char *actions, const char *word)
+{
+	size_t len = strchr(word, ' ') ? 0 : strlen(word);
+
+	for (const char *at = len ? actions : NULL; at && (at = strstr(at, word)); at += len)
+		if ((at == actions || at[-1] == ' ') && (!at[len] || at[len] == ' '))
+			return len;
+	return false;
+}
+
+static int parse_action(struct options *options, const char *word)
+{
+	const struct command_row *command = &command_rows[options->command];
+
+	if (!is_action(command->actions, word) || (options->action && options->action != word)) {
+		fprintf(stderr,
+			"nccl-bpftrace: unexpected argument '%s': see nccl-bpftrace %s --help\n",
+			word, command->name);
+		return -EINVAL;
+	}
+	options->action = word;
+	return 0;
+}
+
 static int parse_line(struct options *options, int argc, char **argv, int at)
 {
-	for (; at < argc; at++) {
-		int err;
+	const struct command_row *command = &command_rows[options->command];
 
-		if (argv[at][0] != '-' || !argv[at][1]) {
-			fprintf(stderr,
-				"nccl-bpftrace: unexpected argument '%s': see nccl-bpftrace "
-				"%s --help\n",
-				argv[at], command_rows[options->command].name);
-			return -EINVAL;
-		}
-		err = parse_option(options, argv, &at);
+	for (; at < argc; at++) {
+		bool is_option = argv[at][0] == '-' && argv[at][1];
+		int err = is_option ? parse_option(options, argv, &at)
+				    : parse_action(options, argv[at]);
+
 		if (err)
 			return err;
 	}
-	return 0;
+	if (!command->actions || options->action || options->help || options->version)
+		return 0;
+	fprintf(stderr, "nccl-bpftrace: %s needs one of: %s\n", command->name, command->actions);
+	return -EINVAL;
 }
 
 static int parse_setting(void *ctx, const char *key, const char *value, const char **ret_why)
@@ -322,11 +352,14 @@ static void help_option(FILE *out, const struct option_row *row)
 
 void options__help(FILE *out, const struct options *options)
 {
+	const struct command_row *command = &command_rows[options->command];
+
 	if (options->command == COMMAND_RUN)
 		help_commands(out);
 	else
-		fprintf(out, "Usage: nccl-bpftrace %s [OPTION]...\n%s\n\nOptions:\n",
-			command_rows[options->command].name, command_rows[options->command].help);
+		fprintf(out, "Usage: nccl-bpftrace %s%s%s [OPTION]...\n%s\n\nOptions:\n",
+			command->name, command->actions ? " " : "", command->actions ?: "",
+			command->help);
 	for (unsigned int i = 0; i < n_option_rows; i++)
 		if (option_rows[i].help && option_rows[i].commands & 1U << options->command)
 			help_option(out, &option_rows[i]);
