@@ -26,7 +26,7 @@ LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 SOURCES := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
 BPF_SOURCES := $(wildcard bpf/*.bpf.c)
-BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h
+BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
 .PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install clean
@@ -69,10 +69,10 @@ demo: all
 	@scripts/demo.sh
 
 format:
-	clang-format -i src/*.[ch] src/plugin/*.[ch] bpf/*.c include/*.h tests/*/*.[ch]
+	clang-format -i src/*.[ch] src/plugin/*.[ch] bpf/*.[ch] include/*.h tests/*/*.[ch]
 
 # Every release of the real library that PyPI has, against tables and machine code (no root).
-test-nccl-versions: | setup
+test-nccl-versions: $(PLUGIN) | setup
 	@scripts/nccl-versions.py $(ARGS)
 
 install: all

@@ -21,7 +21,7 @@
 #define NBP_NO_NUMBER  (~0ULL)
 
 enum nbp_kind {
-	NBP_KIND_COMM = 1,	/* a communicator lives; sent again when more is known */
+	NBP_KIND_COMM = 1,	/* a communicator lives; sent again now and then, see there */
 	NBP_KIND_API = 2,	/* one API event of NCCL: see struct nbp_api */
 	NBP_KIND_OPERATION = 3, /* an operation as NCCL executes it */
 	NBP_KIND_LAUNCH = 4,	/* a kernel was launched, or a timed one has finished */
@@ -116,15 +116,22 @@ enum nbp_loss {
 	NBP_LOSS_MAX,
 };
 
+/*
+ * The three numbers are the highest that were told before this record, to whoever listened then: a
+ * tracer that has just come starts at one more, and what is missing after that is a loss. Records
+ * of several threads may come a little out of order.
+ */
 struct nbp_comm {
 	__u32 n_nodes;	   /* NBP_UNKNOWN: ABI v1 to v3 */
 	__s32 cuda_device; /* in the process's own numbering; -1: not known yet */
 	__u8 gpu_uuid[16]; /* valid with cuda_device */
-	__u32 abi;	   /* 1..6: ncclProfiler_vN that NCCL took */
-	__u32 mask;	   /* this plugin's part of NCCL's activation mask */
-	__u64 api_number;  /* the last given; NBP_API of this waking go on from it */
-	__u64 control;	   /* address of struct nbp_control in the process */
-	char name[40];	   /* the communicator's, cut; empty: none or not known */
+	__u16 abi;	   /* 1..6: ncclProfiler_vN that NCCL took */
+	__u16 mask;	   /* this plugin's part of NCCL's activation mask */
+	char name[28];	   /* the communicator's, cut; empty: none or not known */
+	__u64 api_number;
+	__u64 launch;
+	__u64 operation;
+	__u64 control; /* address of struct nbp_control in the process */
 };
 
 /*
@@ -135,7 +142,7 @@ struct nbp_api {
 	__u64 api_number; /* per communicator from 1: a gap is a loss */
 	__u64 count;
 	__u64 stream;
-	__u64 group;	   /* running number of the outermost group in this thread, 0: not known */
+	__u64 group;	   /* running number of the thread's group, of 32 bits; 0: not known */
 	__s32 root;	   /* NBP_NO_RANK: not said (p2p: see the operation) */
 	__u32 group_depth; /* 1: an implicit group, so one public call */
 	__u8 function;	   /* enum nbp_function */
@@ -150,7 +157,7 @@ struct nbp_operation {
 	__u64 count;	  /* AllGather, Broadcast: bytes, as NCCL converts them */
 	__u64 launch;	  /* struct nbp_launch; 0: not known */
 	__u64 operation;  /* per communicator from 1: a gap is a loss */
-	__u64 group;	  /* struct nbp_api's; 0: not known */
+	__u64 group;	  /* struct nbp_api's; 0: not known, or called from another thread */
 	__s32 root;	  /* or peer */
 	__u32 n_channels; /* NBP_UNKNOWN */
 	__u8 function;

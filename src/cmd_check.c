@@ -147,7 +147,8 @@ static void check__libraries(struct check *check, struct tracer *tracer)
 	bool any = false;
 
 	for (struct library *l = libraries__first(tracer__libraries(tracer)); l; l = l->hh.next) {
-		if (l->state != LIBRARY_SEEN && l->state != LIBRARY_UNSUPPORTED)
+		if ((l->state != LIBRARY_SEEN && l->state != LIBRARY_UNSUPPORTED) ||
+		    !library__may_be_nccl(l))
 			continue;
 		check__library(check, l);
 		any = true;

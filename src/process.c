@@ -97,8 +97,18 @@ bool process__map(struct process *process, struct library *library,
 	return true;
 }
 
+const struct process_mapping *process__plugin_mapping(const struct process *process)
+{
+	for (unsigned int i = 0; i < process->n_mappings; i++)
+		if (process->mappings[i].library->kind == IMAGE_PLUGIN)
+			return &process->mappings[i];
+	return NULL;
+}
+
 static int usefulness(const struct library *library)
 {
+	if (!library__may_be_nccl(library))
+		return 0;
 	switch (library->state) {
 	case LIBRARY_TRACED:
 		return 3;

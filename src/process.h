@@ -11,7 +11,7 @@
 #include "loop.h"
 #include "procinfo.h"
 
-#define PROCESS_MAX_MAPPINGS 4
+#define PROCESS_MAX_MAPPINGS 8
 
 struct process_mapping {
 	struct library *library;
@@ -55,6 +55,9 @@ void processes__remove(struct processes *processes, struct process *process);
 /* Notes that the process maps the library; false when it was known, or there is no room. */
 bool process__map(struct process *process, struct library *library,
 		  const struct nb_mapping *mapping);
+
+/* The cooperating plugin in the process; NULL: it has none. */
+const struct process_mapping *process__plugin_mapping(const struct process *process);
 
 /* The library whose NCCL the process uses: a traced one before any other. NULL: none is NCCL. */
 struct library *process__nccl(const struct process *process);

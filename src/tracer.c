@@ -99,7 +99,7 @@ int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_opti
 		tracer__free(tracer);
 		return err;
 	}
-	probe__set_consumer(tracer->probe, on_record, tracer);
+	probe__listen(tracer->probe, &(struct probe_listener){.call = on_record, .ctx = tracer});
 	*ret = tracer;
 	return 0;
 }

@@ -27,7 +27,7 @@ static _Thread_local struct {
 	uint32_t tid;
 	uint64_t tokens; /* numbers given out */
 	struct {
-		uint64_t number;
+		uint32_t number; /* 0: none yet */
 		uint32_t depth;
 		bool called; /* an API call was seen in it, so `captured` says something */
 		bool captured;
@@ -101,7 +101,7 @@ static void api__note(struct comm *comm, const struct abi_event *e)
 		.count = e->count,
 		.number = atomic_fetch_add_explicit(&comm->api_number, 1, memory_order_relaxed) + 1,
 		.stream = e->stream,
-		.owner = thread.api.number,
+		.group = thread.api.number,
 		.root = e->root,
 		.extra = thread.api.depth,
 		.function = e->function,
@@ -132,8 +132,12 @@ static void operation__note(struct comm *comm, void *context, const struct abi_e
 		.kind = NBP_KIND_OPERATION,
 		.time_ns = now_ns(),
 		.count = e->count,
-		.number = e->sequence,
-		.owner = thread.group.context == context ? thread.group.launch : 0,
+		.number = atomic_fetch_add_explicit(&comm->operation_number, 1,
+						    memory_order_relaxed) +
+			  1,
+		.sequence = e->sequence,
+		.launch = thread.group.context == context ? thread.group.launch : 0,
+		.group = thread.api.number,
 		.root = e->root,
 		.extra = e->channels == NBP_UNKNOWN ? UINT16_MAX : e->channels,
 		.function = e->function,
@@ -223,7 +227,8 @@ static void group__start(void *context)
 
 static void group_api__start(const struct comm *comm, const void *descriptor)
 {
-	thread.api.number++;
+	if (!++thread.api.number)
+		thread.api.number = 1;
 	thread.api.called = false;
 	memcpy(&thread.api.depth, (const char *)descriptor + comm->abi->group_depth,
 	       sizeof(uint32_t));

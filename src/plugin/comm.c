@@ -61,13 +61,15 @@ struct comm *comm__create(const struct abi_version *abi)
 	comm->chained = false;
 	atomic_store(&comm->api_number, 0);
 	atomic_store(&comm->launch_number, 0);
+	atomic_store(&comm->operation_number, 0);
+	memset(&comm->told, 0, sizeof(comm->told));
 	atomic_store(&comm->gpu, 0);
 	for (int i = 0; i < NBP_LOSS_MAX; i++) {
 		atomic_store(&comm->lost[i], 0);
 		comm->reported[i] = 0;
 	}
-	comm->announced = comm->ended = false;
-	comm->announced_hash = comm->announced_gpu = 0;
+	comm->ended = false;
+	comm->announced_ns = comm->announced_hash = comm->announced_gpu = 0;
 	comm->closing_since_ns = 0;
 	comm->n_pending = 0;
 	return comm;

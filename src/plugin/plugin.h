@@ -89,18 +89,21 @@ struct comm {
 	_Atomic int32_t rank;
 	int32_t n_ranks;
 	uint32_t n_nodes;
-	char name[40];
+	char name[sizeof(((struct nbp_comm *)NULL)->name)];
 	_Atomic(int *) mask; /* NCCL's; NULL once finalised */
 	atomic_int mask_users;
 	void *chain_context;
 	bool chained;
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
-	_Atomic uint64_t api_number, launch_number;
+	_Atomic uint64_t api_number, launch_number, operation_number;
 	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 
 	/* the thread's own */
-	bool announced;
+	struct {
+		uint64_t api, launch, operation; /* highest numbers */
+	} told;
+	uint64_t announced_ns; /* 0: not since the tracer came */
 	uint64_t announced_hash;
 	uint32_t announced_gpu;
 	uint64_t reported[NBP_LOSS_MAX];

@@ -42,7 +42,9 @@ void batch__comm(struct batch *batch, const struct comm *comm, int32_t device, c
 		memcpy(r->comm.gpu_uuid, uuid, sizeof(r->comm.gpu_uuid));
 	r->comm.abi = comm->abi->version;
 	r->comm.mask = comm->abi->mask;
-	r->comm.api_number = atomic_load_explicit(&comm->api_number, memory_order_relaxed);
+	r->comm.api_number = comm->told.api;
+	r->comm.launch = comm->told.launch;
+	r->comm.operation = comm->told.operation;
 	r->comm.control = (uintptr_t)&nccl_bpftrace_control;
 	memcpy(r->comm.name, comm->name, sizeof(r->comm.name));
 }
@@ -52,7 +54,7 @@ static void api__fill(struct nbp_api *api, const struct note *note)
 	api->api_number = note->number;
 	api->count = note->count;
 	api->stream = note->stream;
-	api->group = note->owner;
+	api->group = note->group;
 	api->root = note->root;
 	api->group_depth = note->extra;
 	api->function = note->function;
@@ -63,9 +65,11 @@ static void api__fill(struct nbp_api *api, const struct note *note)
 
 static void operation__fill(struct nbp_operation *o, const struct note *note)
 {
-	o->sequence = note->number;
+	o->sequence = note->sequence;
 	o->count = note->count;
-	o->launch = note->owner;
+	o->launch = note->launch;
+	o->operation = note->number;
+	o->group = note->group;
 	o->root = note->root;
 	o->n_channels = note->extra == UINT16_MAX ? NBP_UNKNOWN : note->extra;
 	o->function = note->function;

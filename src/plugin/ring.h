@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Bounded ring of notes: any thread writes, one reads. A cell's turn says who may have it: equal to
- * the position less the index, a writer; one more, the reader. Zeroed memory is an empty ring.
+ * Bounded ring of notes: any thread writes, one reads. A cell's turn says who may have it: twice
+ * the laps done, a writer; one more, the reader. Zeroed memory is an empty ring.
  */
 #ifndef NCCL_BPFTRACE_PLUGIN_RING_H
 #define NCCL_BPFTRACE_PLUGIN_RING_H
@@ -14,12 +14,16 @@
 #define RING_TRIES 16
 
 struct note {
-	_Atomic uint64_t turn; /* the ring's */
+	_Atomic uint32_t turn; /* the ring's */
+	uint32_t group;	       /* of an operation, of an API call */
 	uint64_t time_ns;
 	uint64_t count;
-	uint64_t number; /* API number, sequence, launch number */
-	uint64_t stream;
-	uint64_t owner; /* of an operation its launch, of an API call its group */
+	uint64_t number; /* of its kind, per communicator */
+	union {
+		uint64_t stream;   /* of an API call, of a launch */
+		uint64_t sequence; /* of an operation: NCCL's */
+	};
+	uint64_t launch; /* of an operation */
 	uint32_t tid;
 	int32_t root;
 	uint16_t generation;
@@ -48,10 +52,11 @@ enum ring_result {
 static inline void note__copy(struct note *to, const struct note *from)
 {
 	to->time_ns = from->time_ns;
+	to->group = from->group;
 	to->count = from->count;
 	to->number = from->number;
 	to->stream = from->stream;
-	to->owner = from->owner;
+	to->launch = from->launch;
 	to->tid = from->tid;
 	to->root = from->root;
 	to->generation = from->generation;
@@ -66,15 +71,15 @@ static inline enum ring_result ring__push(struct ring *ring, const struct note *
 {
 	for (int i = 0; i < RING_TRIES; i++) {
 		uint64_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
-		uint64_t index = at % RING_CELLS;
-		struct note *cell = &ring->cells[index];
-		uint64_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
+		struct note *cell = &ring->cells[at % RING_CELLS];
+		uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
+		uint32_t mine = 2 * (uint32_t)(at / RING_CELLS);
 
-		if ((int64_t)(turn - (at - index)) < 0)
+		if ((int32_t)(turn - mine) < 0)
 			return RING_FULL;
-		if (turn != at - index ||
-		    !atomic_compare_exchange_weak_explicit(
-			    &ring->head, &at, at + 1, memory_order_relaxed, memory_order_relaxed))
+		if (turn != mine || !atomic_compare_exchange_weak_explicit(&ring->head, &at, at + 1,
+									   memory_order_relaxed,
+									   memory_order_relaxed))
 			continue;
 		note__copy(cell, note);
 		atomic_store_explicit(&cell->turn, turn + 1, memory_order_release);
@@ -86,13 +91,13 @@ static inline enum ring_result ring__push(struct ring *ring, const struct note *
 /* Not from two threads at once. */
 static inline bool ring__pop(struct ring *ring, struct note *ret)
 {
-	uint64_t index = ring->tail % RING_CELLS, turn = ring->tail - index;
-	struct note *cell = &ring->cells[index];
+	struct note *cell = &ring->cells[ring->tail % RING_CELLS];
+	uint32_t theirs = 2 * (uint32_t)(ring->tail / RING_CELLS) + 1;
 
-	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != turn + 1)
+	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != theirs)
 		return false;
 	note__copy(ret, cell);
-	atomic_store_explicit(&cell->turn, turn + RING_CELLS, memory_order_release);
+	atomic_store_explicit(&cell->turn, theirs + 1, memory_order_release);
 	ring->tail++;
 	return true;
 }

@@ -18,6 +18,7 @@
 #define LINGER_NS     (2 * NS_PER_SECOND) /* launches under way when all went to sleep */
 #define CLOSING_NS    (2 * NS_PER_SECOND) /* launches under way when their communicator ended */
 #define GRACE_NS      (1 * NS_PER_SECOND) /* callbacks that were still running then */
+#define ANNOUNCE_NS   (1 * NS_PER_SECOND) /* nothing tells of a second tracer */
 #define STACK_BYTES   (256 * 1024)
 #define N_PENDING     1024 /* as many as there are pairs of events */
 
@@ -138,7 +139,14 @@ static void pending__poll(uint64_t now)
 
 /* ---- communicators ---- */
 
-static void comm__announce(struct comm *comm)
+static bool announce__is_due(const struct comm *comm, uint64_t hash, uint32_t gpu, uint64_t now)
+{
+	return !comm->announced_ns || now - comm->announced_ns > ANNOUNCE_NS ||
+	       comm->announced_hash != hash || (gpu && comm->announced_gpu != gpu);
+}
+
+/* Before its notes are read: what its record says of the numbering is so at its place. */
+static void comm__announce(struct comm *comm, uint64_t now)
 {
 	uint64_t hash = atomic_load_explicit(&comm->hash, memory_order_acquire);
 	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
@@ -147,12 +155,22 @@ static void comm__announce(struct comm *comm)
 
 	if (gpu && !timing__device(gpu - 1, &device, uuid))
 		gpu = 0;
-	if (comm->announced && comm->announced_hash == hash && (!gpu || comm->announced_gpu == gpu))
+	if (!announce__is_due(comm, hash, gpu, now))
 		return;
 	batch__comm(&thread.batch, comm, gpu ? device : -1, gpu ? uuid : NULL);
-	comm->announced = true;
+	comm->announced_ns = now;
 	comm->announced_hash = hash;
 	comm->announced_gpu = gpu;
+}
+
+static void note__told(struct comm *comm, const struct note *note)
+{
+	uint64_t *highest = note->kind == NBP_KIND_API	    ? &comm->told.api
+			    : note->kind == NBP_KIND_LAUNCH ? &comm->told.launch
+							    : &comm->told.operation;
+
+	if (note->number > *highest)
+		*highest = note->number;
 }
 
 static void comm__read(struct comm *comm)
@@ -168,7 +186,8 @@ static void comm__read(struct comm *comm)
 		if (note.kind == NBP_KIND_LAUNCH && note.function == NBP_TIMED)
 			pending__add(comm, &note);
 		if (note.kind == NBP_KIND_OPERATION)
-			pending__count(comm, note.owner);
+			pending__count(comm, note.launch);
+		note__told(comm, &note);
 		batch__note(&thread.batch, comm, &note);
 	}
 }
@@ -202,7 +221,7 @@ static void comm__serve(struct comm *comm, uint64_t now)
 	bool closing = atomic_load(&comm->state) == COMM_CLOSING;
 
 	if (!comm->ended)
-		comm__announce(comm);
+		comm__announce(comm, now);
 	comm__read(comm);
 	if (!comm->ended)
 		comm__report_loss(comm);
@@ -229,7 +248,7 @@ static void thread__wake(void)
 	struct comm *comm;
 
 	for (uint32_t i = 0; (comm = comm__next(&i));) {
-		comm->announced = false;
+		comm->announced_ns = 0;
 		comm__need_ring(comm);
 	}
 	memset(thread.reported, 0, sizeof(thread.reported));

@@ -29,7 +29,7 @@ struct unique_id {
 
 struct site {
 	const char *path;
-	struct nccl_image image;
+	struct image image;
 	all_reduce_fn *call;
 	void *comm;
 	unsigned char entry[8]; /* the function's first bytes without any probe */
@@ -80,9 +80,9 @@ static void site__open(struct site *site, const char *path, bool null_comm)
 		die(path, errno);
 	site->path = path;
 	site->call = (all_reduce_fn *)dlsym(library, "ncclAllReduce");
-	if (nccl_elf__read(fd, &site->image) || !site->call)
+	if (image__read(fd, &site->image) || !site->call)
 		die("holds no NCCL", 0);
-	if (pread(fd, site->entry, sizeof(site->entry), site->image.entry[NCCL_FN_AllReduce]) < 0)
+	if (pread(fd, site->entry, sizeof(site->entry), site->image.nccl.entry[NCCL_FN_AllReduce]) < 0)
 		die(path, errno);
 	close(fd);
 	if (!null_comm)
@@ -220,7 +220,7 @@ static void bench__load(struct bench *bench)
 	v[RECORDED].probe = open_probe(RING_BYTES, false);
 	v[BEHIND].probe = open_probe(SMALL_RING, false);
 	for (int i = COUNTED; i < N_VARIANTS; i++)
-		v[i].program_fd = probe__program_fd(v[i].probe);
+		v[i].program_fd = probe__program_fd(v[i].probe, IMAGE_NCCL);
 	bench->multi = probe__uses_multi(v[RECORDED].probe);
 	bench->libraries_fd = probe__libraries_fd(v[RECORDED].probe);
 	if (!skel)

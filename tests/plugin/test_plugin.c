@@ -296,11 +296,50 @@ TEST(calls_launches_and_operations_belong_together)
 	CHECK_INT(launch.launch.duration_ns, 0);
 	CHECK(operation.operation.launch == launch.launch.launch);
 	CHECK(api.tid == (uint32_t)getpid());
+	CHECK(operation.operation.group == api.api.group && api.api.group);
 	first = api.api.api_number;
 	for (int i = 0, k = 0; i < n_records; i++) {
 		if (records[i].kind == NBP_KIND_API)
 			CHECK(records[i].api.api_number == first + k++);
 	}
+	first = operation.operation.operation;
+	for (int i = 0, k = 0; i < n_records; i++) {
+		if (records[i].kind != NBP_KIND_OPERATION)
+			continue;
+		CHECK(records[i].operation.operation == first + k);
+		CHECK(records[i].operation.sequence == 500u + k++);
+	}
+	tables[5]->finalize(context);
+	to_sleep();
+}
+
+/* A tracer that comes late must not take for a loss what was before it. */
+TEST(the_numbering_is_told_to_who_comes_late)
+{
+	int mask;
+	void *context = awake_comm(5, &mask, 0x4050, NULL);
+	struct nbp_record comm, api, operation;
+
+	for (int i = 0; i < 50; i++)
+		one_collective(5, context, NULL, i, 0, NULL);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x4050, 50, NULL), 50);
+	to_sleep();
+	raise_semaphore(1);
+	CHECK(wait_mask(&mask, MASK_V5) >= 0);
+	CHECK(wait_records(NBP_KIND_COMM, 0x4050, 1, &comm) >= 1);
+	CHECK_INT(comm.comm.api_number, 50);
+	CHECK_INT(comm.comm.launch, 50);
+	CHECK_INT(comm.comm.operation, 50);
+	one_collective(5, context, NULL, 50, 0, NULL);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x4050, 1, &operation), 1);
+	CHECK_INT(wait_records(NBP_KIND_API, 0x4050, 1, &api), 1);
+	CHECK_INT(operation.operation.operation, 51);
+	CHECK_INT(operation.operation.launch, 51);
+	CHECK_INT(api.api.api_number, 51);
+	/* and to a second one, of which the plugin cannot know */
+	forget_records();
+	CHECK(wait_records(NBP_KIND_COMM, 0x4050, 1, &comm) >= 1);
+	CHECK_INT(comm.comm.operation, 51);
 	tables[5]->finalize(context);
 	to_sleep();
 }
