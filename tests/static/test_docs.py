@@ -108,7 +108,7 @@ def test_defaults():
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 6, f"{n} defaults found in --help"
+    assert n == 7, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():

@@ -4,6 +4,7 @@
 #include "../../src/cgroup.c"
 #include "../../src/config_file.c"
 #include "../../src/options.c"
+#include "../../src/options_table.c"
 
 const struct command_row command_rows[COMMAND_MAX] = {
 	[COMMAND_RUN] = {"run", "", NULL},
