@@ -241,6 +241,8 @@ _Static_assert(sizeof(struct nbp_record) == 128, "nbp_record");
  */
 #define NBP_CONTROL_MAGIC 0x6c727463706c6e62ULL /* "bnlpctrl" */
 
+#define NBP_DEFAULT_BUDGET_PPM 10000 /* what the plugin starts with; wants nothing */
+
 #define NBP_WANT_KERNEL_TIMER 1u /* NCCL's KernelCh events: only where the job can bear them */
 
 struct nbp_control {

@@ -127,6 +127,30 @@ static int parse_size(struct options *options, const char *value, const struct o
 	return refuse(options, "--%s: '%s' is not a size from 4K to 1024M", row->name, value);
 }
 
+/* Of 100, up to four decimals; kept as parts of a million. */
+static int parse_percent(struct options *options, const char *value, const struct option_row *row)
+{
+	size_t whole = strspn(value, "0123456789"), decimals = 0;
+	uint64_t ppm = 0;
+
+	if (value[whole] == '.')
+		decimals = strspn(value + whole + 1, "0123456789");
+	if (!whole || whole > 3 || decimals > 4 || (value[whole] == '.') != (decimals > 0) ||
+	    value[whole + (decimals ? decimals + 1 : 0)])
+		return refuse(options,
+			      "--%s: '%s' is not a percentage from 0 to 100, with at most four "
+			      "decimals",
+			      row->name, value);
+	for (size_t i = 0; i < whole; i++)
+		ppm = ppm * 10 + (value[i] - '0');
+	for (size_t i = 0; i < 4; i++)
+		ppm = ppm * 10 + (i < decimals ? value[whole + 1 + i] - '0' : 0);
+	if (ppm > row->max)
+		return refuse(options, "--%s: '%s' is more than 100 percent", row->name, value);
+	*(uint64_t *)field(options, row) = ppm;
+	return 0;
+}
+
 static int parse_cgroup(struct options *options, const char *value, const struct option_row *row)
 {
 	char *name;
@@ -169,6 +193,12 @@ const struct option_row option_rows[] = {
 	{"fuse", 0, NULL, BIT(RUN),
 	 "probe files on FUSE mounts too: one that hangs can then stop every fork here", parse_flag,
 	 .offset = FIELD(fuse)},
+	{"gpu-timing-budget", 0, "PCT", BIT(RUN),
+	 "percent of wall time that timing launches may cost a GPU; 0: none, 100: time every one (1)",
+	 parse_percent, 0, 1000000, FIELD(gpu_budget_ppm)},
+	{"kernel-timer", 0, NULL, BIT(RUN),
+	 "also NCCL's own timer on the GPU, for graph replays: costs small operations up to twice",
+	 parse_flag, .offset = FIELD(kernel_timer)},
 	{"config", 0, "FILE", BIT(RUN),
 	 "read `option = value` lines from it; the command line wins", parse_text,
 	 .offset = FIELD(config)},
@@ -290,6 +320,7 @@ int options__parse(struct options *options, int argc, char **argv)
 		.interval_s = 15,
 		.max_series = 5000,
 		.ring_bytes = PROBE_DEFAULT_RING_BYTES,
+		.gpu_budget_ppm = NBP_DEFAULT_BUDGET_PPM,
 	};
 	if (argc > 1 && argv[1][0] != '-' && (err = parse_command(options, argv[at++])))
 		return err;
@@ -317,7 +348,7 @@ static void help_option(FILE *out, const struct option_row *row)
 
 	snprintf(left, sizeof(left), "%s%c%s--%s%s%s", row->letter ? "-" : "  ", row->letter ?: ' ',
 		 row->letter ? ", " : " ", row->name, row->metavar ? " " : "", row->metavar ?: "");
-	fprintf(out, "  %-26s %s\n", left, row->help);
+	fprintf(out, "  %-28s %s\n", left, row->help);
 }
 
 void options__help(FILE *out, const struct options *options)

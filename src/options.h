@@ -21,9 +21,10 @@ struct options {
 	const char *cgroup, *cluster, *config;
 	uint64_t interval_s, duration_s; /* duration 0: until a signal */
 	uint64_t max_series, ring_bytes;
+	uint64_t gpu_budget_ppm; /* of wall time */
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
-	bool no_ui, fuse, json, verbose, checksum, help, version;
+	bool kernel_timer, no_ui, fuse, json, verbose, checksum, help, version;
 	enum probe_method method;
 	char why[512]; /* a value was refused */
 };

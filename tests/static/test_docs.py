@@ -105,7 +105,7 @@ def test_defaults():
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 5, f"{n} defaults found in --help"
+    assert n == 6, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -204,7 +204,7 @@ def test_json_of_ps():
     process = found["processes"][0]
     described = {quoted(row[0])[0]: quoted(row[1]) for row in table("key")}
     assert [found["schema"]] == described["schema"]
-    no_words = {"absent", "null"}
+    no_words = {"absent", "idle", "active", "null"}
     same([key.rstrip("[]") for key in set(described["processes[]"]) - no_words], process, "process")
     same(set(described["processes[].communicators[]"]) - no_words, process["communicators"][0],
          "communicator")
