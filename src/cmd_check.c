@@ -157,6 +157,25 @@ static void check__libraries(struct check *check, struct tracer *tracer)
 		check__item(check, "library", true, "", "no process has NCCL loaded now");
 }
 
+/* Which jobs can be timed: not a question of whether this host is able. */
+static void check__plugin(struct check *check, struct tracer *tracer)
+{
+	unsigned int n = 0, with = 0, awake = 0;
+	char without[48] = "";
+
+	for (struct process *p = processes__first(tracer__processes(tracer)); p; p = p->hh.next) {
+		if (p->gone_ns || !process__nccl(p) || p->is_fork_copy)
+			continue;
+		n++;
+		with += process__plugin(p) != PLUGIN_ABSENT;
+		awake += process__plugin(p) == PLUGIN_ACTIVE;
+		if (process__plugin(p) == PLUGIN_ABSENT)
+			snprintf(without, sizeof(without), "; not in process %u", p->tgid);
+	}
+	check__item(check, "plugin in jobs", true, "", "in %u of %u NCCL processes, %u awake%s%s",
+		    with, n, awake, without, n - with > 1 ? " and others" : "");
+}
+
 static void on_settled(void *ctx)
 {
 	loop__stop(ctx, 0);
@@ -185,8 +204,10 @@ static void check__tracing(struct check *check)
 			    "CAP_PERFMON, or kernel.perf_event_paranoid below 3, is needed", "%s",
 			    err ? strerror(-err) : "perf events");
 	}
-	if (!err && !loop__run(loop))
+	if (!err && !loop__run(loop)) {
 		check__libraries(check, tracer);
+		check__plugin(check, tracer);
+	}
 	tracer__free(tracer);
 	loop__free(loop);
 }

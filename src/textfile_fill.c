@@ -201,7 +201,7 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		unsigned int n;
 	} processes[] = {
 		{"traced", src->census.traced},
-		{"plugin", 0},
+		{"plugin", src->census.plugin},
 		{"unsupported", src->census.unsupported},
 	};
 
@@ -236,7 +236,7 @@ static void fill_process(struct prom *prom, const struct textfile_source *src,
 	s.labels[n++] = process->info.job.local_rank;
 	s.labels[n++] = process->info.command;
 	s.labels[n++] = s.version;
-	s.labels[n++] = "absent";
+	s.labels[n++] = plugin_state__name(process__plugin(process));
 	prom__sample_u64(prom, s.labels, 1);
 }
 

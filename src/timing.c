@@ -285,7 +285,7 @@ static void tracked__record(struct timings *timings, struct tracked *tracked,
 		tracked__announce(tracked, &record->comm);
 		break;
 	case NBP_KIND_API:
-		tracked__call(timings, tracked, record);
+		tracked__call(timings, tracked, record, now_ns);
 		break;
 	case NBP_KIND_OPERATION:
 		tracked__operation(timings, tracked, record, now_ns);

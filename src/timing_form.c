@@ -124,7 +124,7 @@ static bool launch__is_all_to_all(const struct timing_launch *launch)
 	struct peers sends = {}, receives = {};
 	const int64_t sum = (int64_t)n * (n - 1) / 2;
 
-	if (n < 2 || 2 * n > TIMING_MAX_OPERATIONS ||
+	if (n < 2 || n > TIMING_MAX_OPERATIONS / 2 ||
 	    (launch->n_described != 2 * (uint32_t)n && launch->n_described != 2 * (uint32_t)n - 2))
 		return false;
 	for (uint32_t i = 0; i < launch->n_described; i++) {

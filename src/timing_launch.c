@@ -28,7 +28,7 @@ static bool operation__parse(const struct tracked *tracked, const struct nbp_ope
 			     struct timing_operation *ret)
 {
 	*ret = (struct timing_operation){
-		.number = from->operation == NBP_NO_NUMBER ? 0 : from->operation,
+		.number = from->operation > MAX_NUMBER ? 0 : from->operation,
 		.sequence = from->sequence,
 		.count = from->count,
 		.root = from->root < 0 ? -1 : from->root,
@@ -44,14 +44,14 @@ static bool operation__parse(const struct tracked *tracked, const struct nbp_ope
 }
 
 void tracked__call(struct timings *timings, struct tracked *tracked,
-		   const struct nbp_record *record)
+		   const struct nbp_record *record, uint64_t now_ns)
 {
 	struct usage *of_process = &tracked->process->usage;
 	struct work *work = tracked__work(timings, tracked);
 	const struct nbp_api *api = &record->api;
 	enum nccl_operation operation;
 	struct call call = {
-		.time_ns = record->time_ns,
+		.time_ns = record->time_ns < now_ns ? record->time_ns : now_ns,
 		.group = api->group,
 		.tid = record->tid,
 		.root = api->root,
@@ -131,7 +131,7 @@ void tracked__operation(struct timings *timings, struct tracked *tracked,
 		return;
 	if (numbers__add(&tracked->operation, record->operation.operation))
 		work__see(work, record->operation.operation);
-	if (!operation__parse(tracked, &record->operation, &operation)) {
+	if (number > MAX_NUMBER || !operation__parse(tracked, &record->operation, &operation)) {
 		timings->lost[TIMING_LOST_BAD_RECORD]++;
 		return;
 	}
@@ -151,7 +151,7 @@ void tracked__operation(struct timings *timings, struct tracked *tracked,
 
 static bool record__launch_is_sound(const struct nbp_launch *launch)
 {
-	if (!launch->launch || launch->launch == NBP_NO_NUMBER || launch->timing >= NBP_TIMING_MAX)
+	if (!launch->launch || launch->launch > MAX_NUMBER || launch->timing >= NBP_TIMING_MAX)
 		return false;
 	if (launch->phase == NBP_LAUNCHED)
 		return launch->timing != NBP_ABANDONED;

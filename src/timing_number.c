@@ -7,21 +7,22 @@
 /* No loss is that large: who jumps further began anew, or lies. */
 #define MAX_JUMP (1ULL << 20)
 
-static void numbers__restart(struct numbers *n, uint64_t base)
+static void numbers__restart(struct numbers *n, uint64_t base, bool is_told)
 {
 	if (n->begun)
 		n->folded += numbers__missing(n);
 	n->base = n->highest = base;
 	n->received = 0;
 	n->begun = true;
+	n->is_guess = base && !is_told;
 }
 
 bool numbers__add(struct numbers *n, uint64_t number)
 {
-	if (!number || number == NBP_NO_NUMBER)
+	if (!number || number > MAX_NUMBER)
 		return false;
 	if (!n->begun || number > n->highest + MAX_JUMP || n->highest > number + MAX_JUMP)
-		numbers__restart(n, number - 1);
+		numbers__restart(n, number - 1, false);
 	if (number <= n->base)
 		return true; /* a thread that was a little late; it was never expected */
 	if (number > n->highest)
@@ -32,10 +33,10 @@ bool numbers__add(struct numbers *n, uint64_t number)
 
 void numbers__told(struct numbers *n, uint64_t highest)
 {
-	if (highest == NBP_NO_NUMBER)
+	if (highest > MAX_NUMBER)
 		return;
 	if (!n->begun || highest > n->highest + MAX_JUMP)
-		numbers__restart(n, highest);
+		numbers__restart(n, highest, true);
 	else if (highest > n->highest)
 		n->highest = highest;
 }
@@ -69,8 +70,10 @@ bool work__saw(const struct work *work, const struct numbers *operations, uint64
 {
 	uint64_t bit = number % WINDOW_OPERATIONS;
 
-	if (number <= operations->base || number > operations->highest)
-		return true; /* before our time, or not made yet */
+	if (number <= operations->base) /* before our time, if we know when that began */
+		return number < operations->base || !operations->is_guess;
+	if (number > operations->highest)
+		return true; /* not made yet */
 	if (number > work->seen_highest || work->seen_highest - number >= WINDOW_OPERATIONS)
 		return false;
 	return work->seen[bit / 64] >> bit % 64 & 1;

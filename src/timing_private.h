@@ -23,12 +23,15 @@
 #define WINDOW_DONE	  64
 #define WINDOW_MADE	  64
 
+#define MAX_NUMBER (1ULL << 62) /* no process counts that far */
+
 /* Numbers that run from 1: which is the highest, and how many between never came. */
 struct numbers {
 	uint64_t base; /* not expected: before our time */
 	uint64_t highest, received;
 	uint64_t folded; /* missing ones of before a restart */
 	bool begun;
+	bool is_guess; /* base: it is the first that came, and an earlier one may be lost */
 };
 
 /* An API call, until its operation comes. */
@@ -158,7 +161,7 @@ void tracked__doubt(struct tracked *tracked);
 
 /* timing_launch.c */
 void tracked__call(struct timings *timings, struct tracked *tracked,
-		   const struct nbp_record *record);
+		   const struct nbp_record *record, uint64_t now_ns);
 void tracked__operation(struct timings *timings, struct tracked *tracked,
 			const struct nbp_record *record, uint64_t now_ns);
 void tracked__launch(struct timings *timings, struct tracked *tracked,

@@ -57,7 +57,7 @@ void tracked__timer(struct timings *timings, struct tracked *tracked,
 
 	if (!work)
 		return;
-	if (!timer->operation || timer->operation == NBP_NO_NUMBER) {
+	if (!timer->operation || timer->operation > MAX_NUMBER) {
 		timings->lost[TIMING_LOST_BAD_RECORD]++;
 		return;
 	}
