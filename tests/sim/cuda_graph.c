@@ -35,9 +35,12 @@ struct callback {
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
+	pthread_cond_t none;
 	struct callback *first, **last;
+	int n_pending;
 	bool running;
-} callbacks = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER };
+} callbacks = { .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER,
+		.none = PTHREAD_COND_INITIALIZER };
 
 CUgraph graph_new(void)
 {
@@ -130,8 +133,20 @@ static void *callback_main(void *unused)
 		callback->node->function(callback->node->argument, callback->launch);
 		graph_unref(callback->graph);
 		free(callback);
+		pthread_mutex_lock(&callbacks.lock);
+		if (--callbacks.n_pending == 0)
+			pthread_cond_broadcast(&callbacks.none);
+		pthread_mutex_unlock(&callbacks.lock);
 	}
 	return NULL;
+}
+
+void graph_wait_functions(void)
+{
+	pthread_mutex_lock(&callbacks.lock);
+	while (callbacks.n_pending)
+		pthread_cond_wait(&callbacks.none, &callbacks.lock);
+	pthread_mutex_unlock(&callbacks.lock);
 }
 
 static void callback_add(CUgraph graph, const struct node *node, uint64_t launch)
@@ -149,6 +164,7 @@ static void callback_add(CUgraph graph, const struct node *node, uint64_t launch
 		callbacks.running = true;
 		callbacks.last = &callbacks.first;
 	}
+	callbacks.n_pending++;
 	*callbacks.last = callback;
 	callbacks.last = &callback->next;
 	pthread_cond_signal(&callbacks.more);

@@ -58,5 +58,6 @@ void graph_unref(CUgraph graph);
 CUresult graph_add(CUgraph graph, const struct gpu_command *command, const struct gpu_op *ops);
 CUresult graph_add_function(CUgraph graph, cuda_sim_function *function,
 			    void (*release)(void *argument), void *argument);
+void graph_wait_functions(void); /* until all that are due have been called */
 
 #endif

@@ -203,6 +203,8 @@ CUDA_EXPORT CUresult cuStreamSynchronize(CUstream handle)
 	const uint32_t *progress = &cuda_device()->shared->progress;
 	CUresult error = stream ? cuda_unsafe_call() : CUDA_ERROR_INVALID_HANDLE;
 
+	if (!error)
+		graph_wait_functions();
 	while (!error) {
 		uint32_t seen = __atomic_load_n(progress, __ATOMIC_SEQ_CST);
 		uint64_t done = done_ns(stream->queue), now = cuda_now_ns();
