@@ -105,6 +105,24 @@ const struct process_mapping *process__plugin_mapping(const struct process *proc
 	return NULL;
 }
 
+enum plugin_state process__plugin(const struct process *process)
+{
+	if (process->plugin_heard_ns || process->plugin_raised)
+		return PLUGIN_ACTIVE;
+	return process__plugin_mapping(process) ? PLUGIN_IDLE : PLUGIN_ABSENT;
+}
+
+const char *plugin_state__name(enum plugin_state state)
+{
+	static const char *const names[] = {
+		[PLUGIN_ABSENT] = "absent",
+		[PLUGIN_IDLE] = "idle",
+		[PLUGIN_ACTIVE] = "active",
+	};
+
+	return names[state];
+}
+
 static int usefulness(const struct library *library)
 {
 	if (!library__may_be_nccl(library))

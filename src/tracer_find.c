@@ -191,8 +191,10 @@ void tracer__process_ended(struct tracer *tracer, struct process *process)
 {
 	if (process->gone_ns)
 		return;
-	process->gone_ns = now_ns(); /* its counters stay in the kernel until it expires */
+	probe__consume(tracer->probe); /* its last records */
+	process->gone_ns = now_ns();   /* its counters stay in the kernel until it expires */
 	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
+	timings__process_gone(tracer->timings, process->tgid, process->gone_ns);
 	loop__remove(tracer->loop, process->exit);
 	process->exit = NULL;
 	if (!tracer->options.watch)

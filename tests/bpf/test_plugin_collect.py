@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The agent and the real plugin together: woken, heard to the last record, let sleep again."""
+import re
 import signal
 import subprocess
 import time
 
+import loader
 import nbt
 from loader import METHODS, Agent
 from plugged import PLUGIN, Plugged
@@ -17,24 +19,33 @@ def lost(series, reason=None):
     return series.sum("nccl_bpftrace_events_lost_total", **({"reason": reason} if reason else {}))
 
 
+def agent_for(*jobs, args=(), **kwargs):
+    """Of these processes alone: others here may have the plugin, too."""
+    return Agent(*args, *(word for job in jobs for word in ("--pid", job.pid)), **kwargs)
+
+
 def expect_records(agent, *jobs):
     """What the plugins handed over is what came, to the last one: nothing else sends records."""
+    def handed():
+        return sum(job.control().n_records for job in jobs)
+
     for job in jobs:
         job.wait_awake()
-    agent.until(lambda s: received(s) + lost(s) >= sum(j.control().n_records for j in jobs),
-                "every record")
-    time.sleep(0.1)  # idle, the plugin hands over what is left within some milliseconds
-    handed = sum(job.control().n_records for job in jobs)
-    series = agent.fresh()
-    assert (received(series), lost(series)) == (handed, 0), (received(series), lost(series), handed)
-    return handed
+    time.sleep(0.1)  # what waits in the plugin is handed over within some milliseconds
+    least = handed()
+    agent.until(lambda s: received(s) + lost(s) >= least, "every record")
+    least = handed()
+    series = agent.fresh(2)  # each tells of itself once a second, so there is no standing still
+    assert lost(series) == 0
+    assert least <= received(series) <= handed(), (least, received(series), handed())
+    return least
 
 
 def test_every_record_arrives():
     for method in METHODS:
         job = Plugged()
         assert job.do("mask") == "0"
-        agent = Agent("--attach", method)
+        agent = agent_for(job, args=("--attach", method))
         job.wait_awake()
         assert int(job.do("mask")) > 0
         job.do("launch 5000")
@@ -92,7 +103,7 @@ def test_agents_come_and_go_under_load():
     assert total
     assert int(job.do("calm")) > 0
     assert job.process.poll() is None
-    agent = Agent()
+    agent = agent_for(job)
     job.wait_awake()
     before = received(agent.series())
     job.do("launch 300")
@@ -101,7 +112,7 @@ def test_agents_come_and_go_under_load():
 
 def test_two_agents_at_once():
     job = Plugged()
-    one, two = Agent(), Agent()
+    one, two = agent_for(job), agent_for(job)
     job.wait_awake()
     one.stop()
     time.sleep(0.3)
@@ -120,7 +131,7 @@ def test_copies_links_and_mounts():
     link.symlink_to(PLUGIN)
     overlay = mount_overlay(directory)
     jobs = [Plugged(path) for path in (PLUGIN, copy, link, *overlay)]
-    agent = Agent()
+    agent = agent_for(*jobs)
     for job in jobs:
         job.wait_awake()
         assert job.semaphore() == 1, job.plugin
@@ -148,7 +159,7 @@ def mount_overlay(directory):
 
 def test_only_the_process_asked_for():
     ours, other = Plugged(), Plugged()
-    agent = Agent("--pid", ours.pid)
+    agent = agent_for(ours)
     ours.wait_awake()
     ours.do("launch 200")
     other.do("launch 200")
@@ -157,7 +168,7 @@ def test_only_the_process_asked_for():
 
 def test_a_plugin_loaded_later():
     job = Plugged(plugin=None, comm=None)
-    agent = Agent()
+    agent = agent_for(job)
     start = time.monotonic()
     job.plug(PLUGIN)
     job.do("comm 5")
@@ -170,7 +181,7 @@ def test_a_plugin_loaded_later():
 def test_hostile_batches():
     """Counted by their reason; the records of others are as before."""
     job, other = Plugged(), Plugged(comm=0xdef)
-    agent = Agent()
+    agent = agent_for(job, other)
     for each in (job, other):
         each.wait_awake()
     time.sleep(0.2)
@@ -196,3 +207,84 @@ def test_hostile_batches():
                          "what can be taken")
     assert risen(agent.fresh()) == {"bad_record": 10 + 5 + 3 + 2, "bad_batch": 2 + 64 + 9}
     assert agent.process.poll() is None and job.process.poll() is None
+
+
+DEFAULT = (10000, 0)  # budget_ppm, wants
+
+
+def knobs(job):
+    control = job.control()
+    return control.budget_ppm, control.wants
+
+
+def test_knobs():
+    """Written into each plugin that is heard, also one that comes later; set back at the end."""
+    job = Plugged()
+    agent = Agent("--gpu-timing-budget", "0.5", "--kernel-timer")
+    nbt.wait_for(lambda: knobs(job) == (5000, 1), "knobs")
+    later = Plugged(comm=0x77)
+    nbt.wait_for(lambda: knobs(later) == (5000, 1), "knobs of a later one")
+    assert agent.stop() == 0
+    assert knobs(job) == knobs(later) == DEFAULT
+
+    agent = Agent("--gpu-timing-budget", "100")
+    nbt.wait_for(lambda: knobs(job) == (1000000, 0), "every launch")
+    agent.process.kill()
+    agent.process.wait()
+    job.wait_awake(False)
+    assert knobs(job) == (1000000, 0)
+    agent = Agent()  # the next one, with nothing said, finds what was left behind
+    nbt.wait_for(lambda: knobs(job) == DEFAULT, "the default again")
+    agent.stop()
+    agent = Agent("--gpu-timing-budget", "0")
+    nbt.wait_for(lambda: knobs(job) == (0, 0), "no timing")
+    job.do("launch 50")
+    assert job.control().n_timed == 0
+
+
+def test_a_false_control_block():
+    """A process that tells a wrong address: nothing is written there, and nobody else suffers."""
+    job, other = Plugged(), Plugged(comm=0x77)
+    agent = Agent("--gpu-timing-budget", "3")
+    nbt.wait_for(lambda: knobs(other) == (30000, 0), "knobs")
+    for where in ("0x1000", "0xffffffffffffffff", "1", "scratch"):
+        job.do(f"control {where}")
+    time.sleep(0.5)
+    assert job.do("scratch") == "untouched"
+    assert agent.process.poll() is None
+    agent.stop()
+    assert knobs(other) == DEFAULT
+
+
+def plugin_of(series, job):
+    found = {l["plugin"] for l, _ in series.get("nccl_bpftrace_process_info", pid=str(job.pid))}
+    return found.pop() if len(found) == 1 else None
+
+
+def test_states():
+    """absent, idle, active: in the textfile, ps and check."""
+    job, without = Plugged(comm=None), Plugged(plugin=None, comm=None)
+    both = "--pid", job.pid, "--pid", without.pid
+
+    def ps():
+        found = loader.ps(*both)
+        text = nbt.run_agent("ps", *both).stdout
+        assert ("plugin active" in text) == (found[job.pid]["plugin"] == "active"), text
+        assert ("plugin idle" in text) == (found[job.pid]["plugin"] == "idle"), text
+        return found[job.pid]["plugin"], found[without.pid]["plugin"]
+
+    assert ps() == ("idle", "absent")
+    agent = agent_for(job, without)
+    series = agent.until(lambda s: plugin_of(s, job) and plugin_of(s, without), "both told of")
+    assert (plugin_of(series, job), plugin_of(series, without)) == ("idle", "absent")
+    assert series.one("nccl_bpftrace_processes", state="plugin") == 1
+    assert series.one("nccl_bpftrace_processes", state="traced") == 2
+    job.do("comm 9")
+    agent.until(lambda s: plugin_of(s, job) == "active", "heard")
+    assert ps() == ("active", "absent")
+    _, items = loader.check()
+    found, = (item["found"] for item in items if item["name"] == "plugin in jobs")
+    assert [i["ok"] for i in items if i["name"] == "plugin for the node"] == [True]
+    assert re.match(r"in \d+ of \d+ NCCL processes, [1-9]\d* awake; not in process \d+", found), found
+    agent.stop()
+    nbt.wait_for(lambda: ps() == ("idle", "absent"), "asleep again")

@@ -13,6 +13,9 @@
  *   end              the plugin's finalize
  *   hook ADDRESS     where the plugin's hook is, for what follows
  *   batch N KIND SIZE   the hook with N records of that kind that say to be of that size
+ *   control ADDRESS  the hook with a record that says struct nbp_control lies there; `scratch`: at
+ *                    a place of zeros
+ *   scratch          whether that place is still so: `ok untouched`
  *   absent N         the hook with N records at an address where nothing is
  *   half N           the hook with N records of which only the first lies in memory
  */
@@ -91,6 +94,28 @@ static void fire_half(uint32_t n)
 	job.hook(batch, n);
 }
 
+static uint64_t scratch[sizeof(struct nbp_control) / 8];
+
+static void tell_control(uint64_t address)
+{
+	struct nbp_record record = {
+		.kind = NBP_KIND_COMM,
+		.size = sizeof(record),
+		.comm_id = 1000,
+		.comm.control = address,
+	};
+
+	job.hook(&record, 1);
+}
+
+static const char *scratch_state(void)
+{
+	for (size_t i = 0; i < sizeof(scratch) / 8; i++)
+		if (scratch[i])
+			return "touched";
+	return "untouched";
+}
+
 static void make_comm(uint64_t hash)
 {
 	cuCtxSetCurrent((void *)0x1000);
@@ -134,12 +159,14 @@ static bool obey(const char *word, const char *rest)
 	} else if (!strcmp(word, "batch") &&
 		   sscanf(rest, "%lu %d %d", &number, &kind, &size) == 3) {
 		fire(number, kind, size);
+	} else if (!strcmp(word, "control")) {
+		tell_control(strcmp(rest, "scratch") ? number : (uintptr_t)scratch);
 	} else if (!strcmp(word, "absent")) {
 		job.hook((void *)0x1000, number);
 	} else if (!strcmp(word, "half")) {
 		fire_half(number);
 	} else {
-		return !strcmp(word, "mask");
+		return !strcmp(word, "mask") || !strcmp(word, "scratch");
 	}
 	return true;
 }
@@ -159,6 +186,8 @@ int main(void)
 			printf("failed\n");
 		else if (!strcmp(line, "mask"))
 			printf("ok %d\n", mask_of(&job.mask));
+		else if (!strcmp(line, "scratch"))
+			printf("ok %s\n", scratch_state());
 		else
 			printf("ok %llu\n", (unsigned long long)job.n);
 		fflush(stdout);
