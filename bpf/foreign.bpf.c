@@ -245,18 +245,23 @@ static __always_inline __s32 init__n_ranks(struct pt_regs *ctx)
 static __always_inline void on_init(struct nb_foreign_process *process, struct thread *thread,
 				    struct pt_regs *ctx, __u64 id)
 {
+	__u64 second = PT_REGS_PARM2(ctx), third = PT_REGS_PARM3(ctx), fourth = PT_REGS_PARM4(ctx);
 	struct nb_foreign_record *r = &thread->record;
 	const char *name;
 	__u32 slot;
 
+	/* or the compiler picks the register first, which the verifier refuses */
+	barrier_var(second);
+	barrier_var(third);
+	barrier_var(fourth);
 	if (process->abi < 4)
 		return;
 	record__begin(r, id, process, NB_FOREIGN_INIT);
 	r->rank = init__rank(ctx);
 	r->init.n_nodes = (__s32)PT_REGS_PARM5(ctx);
 	r->init.n_ranks = init__n_ranks(ctx);
-	r->init.comm_hash = process->abi == 4 ? PT_REGS_PARM4(ctx) : PT_REGS_PARM2(ctx);
-	name = (const char *)(process->abi == 4 ? PT_REGS_PARM3(ctx) : PT_REGS_PARM4(ctx));
+	r->init.comm_hash = process->abi == 4 ? fourth : second;
+	name = (const char *)(process->abi == 4 ? third : fourth);
 	if (!name || bpf_probe_read_user_str(r->init.name, sizeof(r->init.name), name) < 0)
 		r->init.name[0] = 0;
 	record__send(process, r, sizeof(*r));

@@ -92,10 +92,17 @@ static void foreign__remove(struct foreign *foreign, struct followed *f)
 	free(f);
 }
 
+/* Whoever listened may be gone before us. */
+static void tell_nobody(void *ctx, uint32_t tgid, const struct nbp_record *record)
+{
+	(void)ctx, (void)tgid, (void)record;
+}
+
 void foreign__free(struct foreign *foreign)
 {
 	if (!foreign)
 		return;
+	foreign->fn = tell_nobody;
 	while (foreign->all)
 		foreign__remove(foreign, foreign->all);
 	free(foreign);

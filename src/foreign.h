@@ -27,7 +27,7 @@ typedef void foreign_record_fn(void *ctx, uint32_t tgid, const struct nbp_record
 
 /* 0 or -ENOMEM. */
 int foreign__new(struct foreign **ret, foreign_record_fn *fn, void *ctx);
-void foreign__free(struct foreign *foreign);
+void foreign__free(struct foreign *foreign); /* tells no more */
 
 /*
  * The plugin of this process is attached to, and NCCL of that version (nccl_image.version) calls

@@ -30,6 +30,7 @@ static bool record__decode(const struct nb_foreign_record *record, struct abi_ev
 	const struct abi_task *at = record->type == ABI_P2P ? &v->p2p : &v->coll;
 	_Alignas(8) char descriptor[NB_FOREIGN_DESCRIPTOR];
 	char text[NB_FOREIGN_TEXTS][NB_FOREIGN_TEXT + 1] = {};
+	struct abi_names names = {}; /* addresses of ours: nothing to remember them by */
 
 	memcpy(descriptor, record->task.descriptor, sizeof(descriptor));
 	for (int i = 0; i < NB_FOREIGN_TEXTS; i++)
@@ -44,12 +45,10 @@ static bool record__decode(const struct nb_foreign_record *record, struct abi_ev
 		task__place_text(descriptor, at->protocol, text[3]);
 	}
 	*event = (struct abi_event){};
-	if (record->type == ABI_P2P)
-		abi__p2p(v, descriptor, event);
-	else if (record->type == ABI_COLL)
-		abi__coll(v, descriptor, event);
+	if (record->type == ABI_CE_COLL)
+		abi__ce_coll(v, descriptor, &names, event);
 	else
-		abi__ce_coll(v, descriptor, event);
+		abi__task(v, record->type, descriptor, &names, event);
 	event->name = NULL;
 	return event->function < NBP_FUNCTION_MAX;
 }

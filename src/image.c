@@ -50,9 +50,15 @@ static int read_plugin(const struct elf_file *file, struct image *image)
 	return 1;
 }
 
+static int read_foreign(const struct elf_file *file, struct image *image)
+{
+	return foreign_tables__read(file, &image->tables);
+}
+
 static int (*const readers[IMAGE_KINDS])(const struct elf_file *file, struct image *image) = {
 	[IMAGE_NCCL] = read_nccl,
 	[IMAGE_PLUGIN] = read_plugin,
+	[IMAGE_FOREIGN] = read_foreign,
 };
 
 static int image__judge(struct image *image, const struct elf_file *file)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "probe.h"
+#include "probe_private.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -10,7 +10,6 @@
 
 #include "attach.h"
 #include "nccl_layout.h"
-#include "nccl_bpftrace.skel.h"
 #include "util.h"
 
 #define READ_BATCH 2048
@@ -18,17 +17,6 @@
 _Static_assert(NCCL_FN_PROBED <= NB_MAX_FUNCTIONS, "more probed functions than slots");
 _Static_assert(NCCL_N_DATATYPES <= NB_MAX_DATATYPES, "more datatypes than sizes");
 _Static_assert(NB_SLOT_NONE == NCCL_SLOT_NONE && NB_SLOT_STACK == NCCL_SLOT_STACK, "slots");
-
-struct probe {
-	struct nccl_bpftrace_bpf *skel;
-	struct bpf_link *iterator;
-	struct ring_buffer *ring;
-	struct probe_listener listener;
-	uint64_t received, bad;
-	bool multi, checksum;
-	struct nb_key *keys; /* READ_BATCH of each, for batched look-ups */
-	struct nb_counter *values;
-};
 
 static uint8_t slot(const struct nccl_function *fn, enum nccl_param param)
 {
@@ -95,9 +83,11 @@ static void probe__fill(struct probe *probe, const struct probe_options *options
 	ro->with_records = !options->no_records;
 	bpf_map__set_max_entries(probe->skel->maps.events, ring);
 	bpf_map__set_max_entries(probe->skel->maps.new_mappings, libbpf_num_possible_cpus());
+	probe__fill_foreign(probe, options);
 	for (int kind = IMAGE_NONE + 1; probe->multi && kind < IMAGE_KINDS; kind++)
-		bpf_program__set_expected_attach_type(probe__program(probe, kind),
-						      ATTACH_TRACE_UPROBE_MULTI);
+		if (probe__program(probe, kind))
+			bpf_program__set_expected_attach_type(probe__program(probe, kind),
+							      ATTACH_TRACE_UPROBE_MULTI);
 }
 
 static int probe__load(struct probe *probe, const struct probe_options *options)
@@ -176,6 +166,17 @@ static bool probe__take_plugin(struct probe *probe, const struct nb_plugin_recor
 	return true;
 }
 
+static bool probe__take_foreign(struct probe *probe, const struct nb_foreign_record *record,
+				size_t size)
+{
+	if (size < NB_FOREIGN_SHORT || record->size < NB_FOREIGN_SHORT || record->size > size ||
+	    record->size > sizeof(*record))
+		return false;
+	if (probe->listener.foreign)
+		probe->listener.foreign(probe->listener.ctx, record);
+	return true;
+}
+
 static int on_ring_record(void *ctx, void *data, size_t size)
 {
 	struct probe *probe = ctx;
@@ -184,6 +185,8 @@ static int on_ring_record(void *ctx, void *data, size_t size)
 
 	if (size >= sizeof(*kind) && *kind == NB_KIND_PLUGIN)
 		good = probe__take_plugin(probe, data, size);
+	else if (size >= sizeof(*kind) && *kind == NB_KIND_FOREIGN)
+		good = probe__take_foreign(probe, data, size);
 	else if (size >= sizeof(*kind))
 		good = probe__take_call(probe, data, size);
 	probe->received += good;

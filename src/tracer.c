@@ -17,6 +17,8 @@ static void on_record(void *ctx, const struct nb_record *record)
 	struct tracer *tracer = ctx;
 	struct process *process;
 
+	if (tracer->foreign)
+		foreign__call(tracer->foreign, record);
 	if (record->kind != NB_KIND_LIFECYCLE)
 		return;
 	comms__record(tracer->comms, record);
@@ -46,6 +48,7 @@ static void on_tick(void *ctx)
 	uint64_t now = now_ns();
 
 	probe__consume(tracer->probe);
+	tracer__serve_foreign(tracer, now);
 	tracer__serve_plugins(tracer, now);
 	tracer__run_scans(tracer, now);
 	tracer__detach_unused(tracer, now);
@@ -77,6 +80,7 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: processes__new(&tracer->processes, tracer->loop);
 	err = err ?: comms__new(&tracer->comms);
 	err = err ?: tracer__open_plugins(tracer);
+	err = err ?: tracer__open_foreign(tracer);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
 	err = err ?: tracer__open_discover(tracer);
 	err = err
@@ -101,11 +105,13 @@ int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_opti
 		tracer__free(tracer);
 		return err;
 	}
-	probe__listen(tracer->probe, &(struct probe_listener){
-					     .call = on_record,
-					     .plugin = tracer__take_plugin_record,
-					     .ctx = tracer,
-				     });
+	probe__listen(tracer->probe,
+		      &(struct probe_listener){
+			      .call = on_record,
+			      .plugin = tracer__take_plugin_record,
+			      .foreign = tracer->foreign ? tracer__take_foreign_record : NULL,
+			      .ctx = tracer,
+		      });
 	*ret = tracer;
 	return 0;
 }
@@ -126,8 +132,10 @@ void tracer__free(struct tracer *tracer)
 {
 	if (!tracer)
 		return;
-	if (tracer->processes && tracer->helpers)
+	if (tracer->processes && tracer->helpers) {
 		tracer__restore_knobs(tracer);
+		tracer__release_foreign(tracer);
+	}
 	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
 		tracer__release_links(tracer);
 	loop__remove(tracer->loop, tracer->ring);
@@ -137,6 +145,7 @@ void tracer__free(struct tracer *tracer)
 	processes__free(tracer->processes);
 	libraries__free(tracer->libraries);
 	comms__free(tracer->comms);
+	foreign__free(tracer->foreign);
 	timings__free(tracer->timings);
 	gpu_table__free(tracer->gpus);
 	probe__free(tracer->probe);
@@ -323,10 +332,16 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 {
 	if (reason == TRACER_LOST_BAD_RECORD)
 		return probe__bad_records(tracer->probe) + tracer->refused;
+	if (reason >= TRACER_LOST_FOREIGN)
+		return tracer->foreign
+			       ? foreign__lost(tracer->foreign, reason - TRACER_LOST_FOREIGN)
+			       : 0;
 	return probe__lost(tracer->probe, reason);
 }
 
 const char *tracer__lost_name(int reason)
 {
+	if (reason >= TRACER_LOST_FOREIGN)
+		return foreign_loss__name(reason - TRACER_LOST_FOREIGN);
 	return reason == TRACER_LOST_BAD_RECORD ? "bad_record" : nb_lost__name(reason);
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "comm.h"
+#include "foreign.h"
 #include "gpu.h"
 #include "knobs.h"
 #include "library.h"
@@ -61,6 +62,14 @@ struct timings *tracer__timings(struct tracer *tracer);
  */
 int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx);
 
+/*
+ * Called once for each process with a profiler plugin that is not ours, when those are followed
+ * (probe.foreign): version N of its ncclProfiler_vN, or 0 when it is not followed, for the reason
+ * in process->foreign.why. Its file: process__foreign_mapping().
+ */
+typedef void tracer_foreign_fn(void *ctx, const struct process *process, int version);
+void tracer__on_foreign(struct tracer *tracer, tracer_foreign_fn *fn, void *ctx);
+
 /* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm);
 
@@ -75,7 +84,11 @@ struct tracer_census {
 struct tracer_census tracer__census(struct tracer *tracer);
 
 /* Records lost, by reason; what user space refuses is one more reason. */
-enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_MAX };
+enum {
+	TRACER_LOST_BAD_RECORD = NB_LOST_MAX,
+	TRACER_LOST_FOREIGN, /* then enum foreign_loss */
+	TRACER_LOST_MAX = TRACER_LOST_FOREIGN + FOREIGN_LOST_MAX,
+};
 uint64_t tracer__lost(struct tracer *tracer, int reason);
 const char *tracer__lost_name(int reason);
 

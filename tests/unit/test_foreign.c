@@ -526,6 +526,7 @@ static void play(struct foreign *f, int lost_per_thousand)
 			e->record.lost--;
 		foreign__record(f, &e->record);
 	}
+	foreign__process_gone(f, TGID);
 	foreign__free(f);
 	free(lost_ns);
 }
