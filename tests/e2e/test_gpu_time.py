@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """GPU times from the real plugin, over a stand-in CUDA driver, to the file and Prometheus."""
+import time
+
 import nbt
 from loader import Agent
 from plugged import Plugged
+import servers
 from servers import NodeExporter, Prometheus, promtool
 
 KERNEL_S = 20e-6  # what the stand-in's kernels take
@@ -47,6 +50,22 @@ def test_every_launch_is_timed_once():
     assert promtool(agent.file.read_text()) == ""
     job.stop()
     agent.until(lambda s: not s.get("nccl_timed_operations_total"), "the job's end")
+
+
+def test_a_short_job_leaves_its_figures():
+    """Begun and ended between two writes."""
+    agent = servers.agent("--gpu-timing-budget", "100", interval=6)
+    agent.fresh()
+    job = Plugged()
+    job.wait_awake()
+    job.do("launch 500")
+    job.do("end")
+    time.sleep(0.1)  # what waits in the plugin is handed over within some milliseconds
+    n = job.control().n_timed
+    job.stop()
+    series = agent.fresh()
+    assert n > 0 and series.sum("nccl_timed_operations_total") == n
+    assert not agent.fresh().get("nccl_timed_operations_total")
 
 
 def test_bandwidth_in_prometheus():
