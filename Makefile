@@ -20,7 +20,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(
 CFLAGS ?= -O2 -g
 CPPFLAGS := -D_GNU_SOURCE -Iinclude -Isrc -I$(BUILD)
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
-LDLIBS := -lbpf -lelf -lz -lcap -ljansson
+LDLIBS := -lbpf -lelf -lz -lcap -ljansson -lm
 LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
 SOURCES := $(wildcard src/*.c)
@@ -77,6 +77,8 @@ test-nccl-versions: $(PLUGIN) | setup
 
 install: all
 	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace
+	install -D -m 0755 $(PLUGIN) \
+		$(DESTDIR)$(PREFIX)/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so
 	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
 	install -D -m 0644 packaging/nccl-bpftrace.bash-completion \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nccl-bpftrace

@@ -62,6 +62,11 @@ static void prom__puts(struct prom *p, const char *text)
 	prom__put(p, text, strlen(text));
 }
 
+void prom__add_text(struct prom *p, const char *text)
+{
+	prom__puts(p, text);
+}
+
 int prom__new(struct prom **ret, size_t max_series)
 {
 	struct prom *p = calloc(1, sizeof(*p));
@@ -161,7 +166,7 @@ static size_t value__repair(char ret[PROM_VALUE_MAX], const char *value)
 	return len;
 }
 
-static size_t value__escape(char ret[2 * PROM_VALUE_MAX], const char *value, size_t len)
+static size_t value__escape(char ret[PROM_ESCAPED_MAX], const char *value, size_t len)
 {
 	size_t n = 0;
 
@@ -189,17 +194,24 @@ static size_t value__plain_len(const char *value)
 	return 0;
 }
 
-static void prom__value(struct prom *p, const char *value)
+const char *prom__escape(const char *value, char buf[PROM_ESCAPED_MAX])
 {
-	char repaired[PROM_VALUE_MAX], escaped[2 * PROM_VALUE_MAX];
+	char repaired[PROM_VALUE_MAX];
 	size_t len = value__plain_len(value);
 
-	if (len) {
-		prom__put(p, value, len);
-		return;
-	}
-	len = value__repair(repaired, value);
-	prom__put(p, escaped, value__escape(escaped, repaired, len));
+	if (len)
+		memcpy(buf, value, len);
+	else
+		len = value__escape(buf, repaired, value__repair(repaired, value));
+	buf[len] = '\0';
+	return buf;
+}
+
+static void prom__value(struct prom *p, const char *value)
+{
+	char escaped[PROM_ESCAPED_MAX];
+
+	prom__puts(p, prom__escape(value, escaped));
 }
 
 static void prom__label(struct prom *p, char before, const char *name, const char *value)

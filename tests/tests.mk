@@ -14,7 +14,7 @@ endif
 
 $(BUILD)/tests/test_%: tests/unit/test_%.c $(wildcard src/*.[ch]) $(wildcard tests/unit/*.h) $(SKELETON)
 	@mkdir -p $(@D)
-	$(CC) $(UNIT_FLAGS) -o $@ $< -lelf
+	$(CC) $(UNIT_FLAGS) -o $@ $< -lelf -lm -ljansson
 
 # The API table against NVIDIA's own header, where there is one; NCCL_H=FILE names another.
 NCCL_H ?= $(firstword $(wildcard /usr/local/cuda/include/nccl.h /usr/include/nccl.h))

@@ -11,7 +11,8 @@ import nbt
 README = (nbt.ROOT / "README.md").read_text()
 MAN = nbt.ROOT / "src/man/nccl-bpftrace.8"
 COMPLETION = nbt.ROOT / "packaging/nccl-bpftrace.bash-completion"
-COMMANDS = ("run", "ps", "check")
+COMMANDS = ("run", "ps", "check", "plugin")
+ACTIONS = {"plugin": ("enable", "disable", "status")}
 
 
 def source(name):
@@ -86,6 +87,8 @@ def test_commands():
     listed = re.findall(r"^  (\w+) ", help_of("run").split("Options of run")[0], re.M)
     same([quoted(row[0])[0] for row in table("command")], listed, "README's commands")
     same(COMMANDS, listed, "this test's commands")
+    for command, actions in ACTIONS.items():
+        assert f"{command} {' '.join(actions)} [OPTION]" in help_of(command), help_of(command)
     same(re.findall(r"^\.It Cm (\w+)$", MAN.read_text(), re.M), listed, "the man page's commands")
 
 
@@ -99,13 +102,13 @@ def test_defaults():
     n = 0
     for name, (_, _, _, text) in all_options().items():
         found = (re.search(r"\((\d+[KM]?)\)$", text) or re.search(r"(\S+) \(the default\)", text) or
-                 re.search(r"\(default: (/\S+)", text))
+                 re.search(r"\(default: (/[^\s)]+)", text))
         numeric = re.fullmatch(r"\d+[KM]?", documented[name][3])
         assert found or not numeric, f"{name}: --help has no default {documented[name][3]}"
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 6, f"{n} defaults found in --help"
+    assert n == 7, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -307,10 +310,13 @@ def test_completion():
     nbt.need("bash", "bash")
     same(complete(""), [*COMMANDS, *help_options("run")], "completion of the first word")
     for command in COMMANDS:
-        same(complete(command, ""), help_options(command), f"completion of {command}")
+        same(complete(command, ""), [*ACTIONS.get(command, ()), *help_options(command)],
+             f"completion of {command}")
         for name, (_, metavar, _) in help_options(command).items():
             offered = complete(command, name, "--h")
             assert not metavar or not offered, f"{name} takes a value, not {offered}"
     same(complete("run", "--attach", ""), ["auto", "multi", "perf"], "completion of --attach")
     assert "src" in complete("run", "--textfile-dir", "sr")
     assert "README.md" in complete("run", "--config", "READ")
+    assert "README.md" in complete("plugin", "enable", "--conf", "READ")
+    same(complete("plugin", "enable", ""), help_options("plugin"), "completion after an action")

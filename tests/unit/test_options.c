@@ -4,11 +4,13 @@
 #include "../../src/cgroup.c"
 #include "../../src/config_file.c"
 #include "../../src/options.c"
+#include "../../src/options_table.c"
 
 const struct command_row command_rows[COMMAND_MAX] = {
 	[COMMAND_RUN] = {"run", "", NULL},
 	[COMMAND_PS] = {"ps", "", NULL},
 	[COMMAND_CHECK] = {"check", "", NULL},
+	[COMMAND_PLUGIN] = {"plugin", "", NULL, "enable disable status"},
 };
 
 /* Values of a configuration file live as long as the process, by contract. */
@@ -73,6 +75,24 @@ TEST(bad_numbers_are_refused)
 		CHECK_INT(PARSE(&o, "run", "--interval", (char *)bad[i]), -EINVAL);
 		CHECK(strstr(said, "--interval") && strchr(said, '\n') == said + strlen(said) - 1);
 	}
+}
+
+TEST(a_word_that_a_command_needs)
+{
+	static const char *const bad[] = {"", "on", "able", "enable disable", "enabled", "-"};
+	struct options o;
+
+	CHECK(!PARSE(&o, "plugin", "--json", "enable"));
+	CHECK_STR(o.action, "enable");
+	CHECK(!PARSE(&o, "plugin", "status", "--conf", "/x"));
+	CHECK_STR(o.action, "status");
+	CHECK_INT(PARSE(&o, "plugin"), -EINVAL);
+	CHECK(strstr(said, "enable disable status"));
+	CHECK(!PARSE(&o, "plugin", "--help"));
+	CHECK_INT(PARSE(&o, "plugin", "enable", "disable"), -EINVAL);
+	CHECK_INT(PARSE(&o, "ps", "enable"), -EINVAL);
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_INT(PARSE(&o, "plugin", (char *)bad[i]), -EINVAL);
 }
 
 TEST(sizes)
