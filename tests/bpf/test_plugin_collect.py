@@ -286,6 +286,7 @@ def test_states():
     assert ps() == ("active", "absent")
     _, items = loader.check()
     found, = (item["found"] for item in items if item["name"] == "plugin in jobs")
+    assert [i["ok"] for i in items if i["name"] == "plugin for the node"] == [True]
     assert re.match(r"in \d+ of \d+ NCCL processes, [1-9]\d* awake; not in process \d+", found), found
     agent.stop()
     nbt.wait_for(lambda: ps() == ("idle", "absent"), "asleep again")
