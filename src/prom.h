@@ -82,6 +82,15 @@ int prom__sample_u64(struct prom *p, const char *const *label_values, uint64_t v
 void prom__add_text(struct prom *p, const char *text);
 
 /*
+ * One histogram of the family begun: n_bounds upper bounds, rising, and one bucket more than that,
+ * each with what fell into it alone. Errors as of prom__sample(); the cap takes all of its series
+ * or none.
+ */
+int prom__histogram(struct prom *p, const char *const *label_values, const double *bounds,
+		    size_t n_bounds, const uint64_t *buckets, double sum);
+#define PROM_HISTOGRAM_SERIES(n_bounds) ((n_bounds) + 3) /* +Inf, _sum, _count */
+
+/*
  * The text so far, NUL-terminated, owned by p and valid until p is next changed.
  * Returns 0, or -ENOMEM when a part of it is missing.
  */

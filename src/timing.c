@@ -10,8 +10,6 @@
 
 #include "util.h"
 
-#define MAX_LOSS (1ULL << 32) /* of one record: more is no number */
-
 int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx)
 {
 	struct timings *timings = calloc(1, sizeof(*timings));
@@ -86,12 +84,19 @@ static void tracked__drop(struct timings *timings, struct tracked *tracked)
 	free(tracked);
 }
 
+static void hand_to_nobody(void *ctx, const struct timing_launch *launch)
+{
+	(void)ctx;
+	(void)launch;
+}
+
 void timings__free(struct timings *timings)
 {
 	struct tracked_process *process, *next;
 
 	if (!timings)
 		return;
+	timings->fn = hand_to_nobody;
 	while (timings->comms)
 		tracked__drop(timings, (struct tracked *)timings->comms);
 	HASH_ITER(hh, timings->processes, process, next)
@@ -109,7 +114,7 @@ static struct tracked_process *timings__process(struct timings *timings, uint32_
 	struct tracked_process *process;
 
 	HASH_FIND(hh, timings->processes, &tgid, sizeof(tgid), process);
-	if (process || HASH_COUNT(timings->processes) >= MAX_PROCESSES)
+	if (process || HASH_COUNT(timings->processes) >= TIMING_MAX_PROCESSES)
 		return process;
 	process = calloc(1, sizeof(*process));
 	if (!process)
@@ -124,8 +129,8 @@ static bool process__has_room(struct timings *timings, struct tracked_process *p
 {
 	struct tracked *tracked;
 
-	if (process->n_comms < MAX_COMMS_PER_PROCESS)
-		return HASH_COUNT(timings->comms) < MAX_COMMS;
+	if (process->n_comms < TIMING_MAX_COMMS_PER_PROCESS)
+		return HASH_COUNT(timings->comms) < TIMING_MAX_COMMS;
 	DL_FOREACH(process->comms, tracked)
 	{
 		if (tracked->comm.ended_ns) {
@@ -213,62 +218,6 @@ static void tracked__announce(struct tracked *tracked, const struct nbp_comm *fr
 	numbers__told(&tracked->api, from->api_number);
 	numbers__told(&tracked->launch, from->launch);
 	numbers__told(&tracked->operation, from->operation);
-}
-
-/* How many more than the last such record told; one that was lost is made up for by the next. */
-static uint64_t losses__take(struct losses *losses, const struct nbp_loss_record *loss)
-{
-	uint64_t *total = &losses->total[loss->reason], n = loss->total - *total;
-
-	if (!(losses->known >> loss->reason & 1) || loss->total < *total)
-		n = loss->count;
-	losses->known |= 1U << loss->reason;
-	*total = loss->total;
-	return n < MAX_LOSS ? n : MAX_LOSS;
-}
-
-static void timings__add_loss(struct timings *timings, enum nbp_loss reason, uint64_t n)
-{
-	switch (reason) {
-	case NBP_LOSS_TIMING_ERROR:
-		timings->invalid[TIMING_INVALID_DRIVER] += n;
-		break;
-	case NBP_LOSS_TIMING_ABANDONED:
-		timings->invalid[TIMING_INVALID_ABANDONED] += n;
-		break;
-	case NBP_LOSS_TIMING_INVALID:
-		timings->invalid[TIMING_INVALID_PLUGIN] += n;
-		break;
-	default:
-		break;
-	}
-	timings->lost[reason] += n;
-}
-
-/* Returns how many of the plugin's own notes were lost. */
-static uint64_t timings__loss(struct timings *timings, struct losses *losses,
-			      const struct nbp_loss_record *loss)
-{
-	uint64_t n;
-
-	if (loss->reason >= NBP_LOSS_MAX) {
-		timings->lost[TIMING_LOST_BAD_RECORD]++;
-		return 0;
-	}
-	n = losses__take(losses, loss);
-	timings__add_loss(timings, loss->reason, n);
-	return loss->reason <= NBP_LOSS_NOT_READY ? n : 0;
-}
-
-static void tracked__loss(struct timings *timings, struct tracked *tracked,
-			  const struct nbp_loss_record *loss)
-{
-	uint64_t n = timings__loss(timings, &tracked->losses, loss);
-
-	if (!n)
-		return;
-	tracked->own_up += n;
-	tracked__doubt(tracked);
 }
 
 static void tracked__record(struct timings *timings, struct tracked *tracked,
@@ -385,14 +334,4 @@ const struct timing_comm *timings__find(const struct timings *timings, uint32_t 
 
 	HASH_FIND(by_hash, timings->index, &key, sizeof(key), tracked);
 	return tracked ? &tracked->comm : NULL;
-}
-
-uint64_t timings__invalid(const struct timings *timings, enum timing_invalid reason)
-{
-	return reason < TIMING_INVALID_MAX ? timings->invalid[reason] : 0;
-}
-
-uint64_t timings__lost(const struct timings *timings, int reason)
-{
-	return reason >= 0 && reason < TIMING_LOST_MAX ? timings->lost[reason] : 0;
 }

@@ -34,6 +34,7 @@ struct timing_comm {
 	char name[40];	  /* "": none or not known */
 	char uuid[48];	  /* "GPU-…", as the process says; "" : not known */
 	uint64_t n_launches, n_timed, n_captured; /* launches told of */
+	uint64_t n_timers;			  /* operations that NCCL's own timer has timed */
 	uint64_t ended_ns;			  /* CLOCK_MONOTONIC; 0: it lives */
 	UT_hash_handle hh;
 };
@@ -105,7 +106,7 @@ struct timings;
 
 /* 0 or -ENOMEM. */
 int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx);
-void timings__free(struct timings *timings);
+void timings__free(struct timings *timings); /* hands out nothing any more */
 
 /* One record of a process; now_ns: CLOCK_MONOTONIC. */
 void timings__record(struct timings *timings, uint32_t tgid, const struct nbp_record *record,
@@ -146,6 +147,10 @@ enum {
 };
 uint64_t timings__lost(const struct timings *timings, int reason);
 const char *timing_lost__name(int reason);
+static inline bool timing_lost__is_time(int reason)
+{
+	return reason >= NBP_LOSS_TIMING_ERROR && reason <= NBP_LOSS_TIMING_INVALID;
+}
 
 /*
  * Bytes of one operation: of nccl-tests' size column, of its bus (nccl-tests' PERFORMANCE.md), and

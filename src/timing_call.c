@@ -22,7 +22,7 @@ static uint32_t calls__grow(struct calls *calls, uint32_t room)
 	uint32_t size = calls->size ? calls->size * 2 : 16, more = size - calls->size;
 	struct call *ring;
 
-	if (more > room || size > MAX_CALLS_PER_COMM)
+	if (more > room || size > TIMING_MAX_CALLS_PER_COMM)
 		return 0;
 	ring = malloc(size * sizeof(*ring));
 	if (!ring)

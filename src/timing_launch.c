@@ -70,9 +70,9 @@ void tracked__call(struct timings *timings, struct tracked *tracked,
 	datatype = record__datatype(tracked, NCCL_OP_MAX, api->datatype);
 	call.bytes = timing_operation__message_bytes(&(struct timing_operation){
 		.count = api->count, .type_bytes = nccl_datatype__size(datatype)});
-	room = MAX_CALLS - timings->usage.calls;
-	if (room > MAX_CALLS_PER_PROCESS - of_process->calls)
-		room = MAX_CALLS_PER_PROCESS - of_process->calls;
+	room = TIMING_MAX_CALLS - timings->usage.calls;
+	if (room > TIMING_MAX_CALLS_PER_PROCESS - of_process->calls)
+		room = TIMING_MAX_CALLS_PER_PROCESS - of_process->calls;
 	more = calls__add(&work->calls, &call, room);
 	timings->usage.calls += more;
 	of_process->calls += more;
@@ -185,7 +185,8 @@ static void tracked__close_before(struct timings *timings, struct tracked *track
 	}
 }
 
-static void tracked__made(struct tracked *tracked, const struct timing_launch *launch)
+static void tracked__made(struct tracked *tracked, const struct timing_launch *launch,
+			  uint64_t now_ns)
 {
 	struct work *work = tracked->work;
 	bool captured = launch->capture == NBP_CAPTURED_YES;
@@ -194,7 +195,8 @@ static void tracked__made(struct tracked *tracked, const struct timing_launch *l
 	tracked->comm.n_timed += launch->timing == NBP_TIMED;
 	tracked->comm.n_captured += captured;
 	work->made[launch->number % WINDOW_MADE].number = launch->number;
-	work->made[launch->number % WINDOW_MADE].launch_ns = launch->launch_ns;
+	work->made[launch->number % WINDOW_MADE].launch_ns =
+		launch->launch_ns < now_ns ? launch->launch_ns : now_ns;
 	work->made[launch->number % WINDOW_MADE].captured = captured;
 	if (launch->timing == NBP_TIMED && launch->number > work->last_timed)
 		work->last_timed = launch->number;
@@ -218,7 +220,7 @@ static void tracked__launched(struct timings *timings, struct tracked *tracked,
 	if (!open)
 		return;
 	open__tell(open, record);
-	tracked__made(tracked, &open->launch);
+	tracked__made(tracked, &open->launch, now_ns);
 	tracked__close_before(timings, tracked, open);
 }
 

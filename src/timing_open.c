@@ -150,7 +150,8 @@ struct open *open__make(struct timings *timings, struct tracked *tracked,
 	struct usage *of_process = &tracked->process->usage;
 	struct open *open = NULL;
 
-	if (timings->usage.opens < MAX_OPENS && of_process->opens < MAX_OPENS_PER_PROCESS)
+	if (timings->usage.opens < TIMING_MAX_OPENS &&
+	    of_process->opens < TIMING_MAX_OPENS_PER_PROCESS)
 		open = calloc(1, sizeof(*open));
 	if (!open) {
 		timings->lost[TIMING_LOST_NO_ROOM]++;
@@ -188,7 +189,7 @@ struct open *work__need(struct timings *timings, struct tracked *tracked,
 
 	if (open)
 		return open;
-	if (work->n_opens == MAX_OPENS_PER_COMM) {
+	if (work->n_opens == TIMING_MAX_OPENS_PER_COMM) {
 		timings->lost[TIMING_LOST_NO_ROOM]++;
 		work__give_up(timings, tracked, work->opens);
 	}
@@ -210,8 +211,9 @@ static bool open__grow(struct timings *timings, struct tracked *tracked, struct 
 
 	if (open->launch.n_described < room)
 		return true;
-	if (capacity > TIMING_MAX_OPERATIONS || timings->usage.operations + more > MAX_OPERATIONS ||
-	    of_process->operations + more > MAX_OPERATIONS_PER_PROCESS)
+	if (capacity > TIMING_MAX_OPERATIONS ||
+	    timings->usage.operations + more > TIMING_MAX_ALL_OPERATIONS ||
+	    of_process->operations + more > TIMING_MAX_OPERATIONS_PER_PROCESS)
 		return false;
 	operations =
 		realloc(open->capacity ? open->operations : NULL, capacity * sizeof(*operations));

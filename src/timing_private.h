@@ -6,18 +6,18 @@
 #include "timing.h"
 
 /* What processes can grow is bounded: each, and all together. */
-#define MAX_PROCESSES		   4096
-#define MAX_COMMS		   8192
-#define MAX_COMMS_PER_PROCESS	   1024
-#define MAX_OPERATIONS		   131072 /* beside the first of each launch: 8 MB */
-#define MAX_OPERATIONS_PER_PROCESS 16384
-#define MAX_OPENS		   32768 /* 9 MB */
-#define MAX_OPENS_PER_PROCESS	   8192
-#define MAX_OPENS_PER_COMM	   256	  /* launches */
-#define MAX_HELD_PER_COMM	   1024	  /* operations that wait for a timer */
-#define MAX_CALLS		   262144 /* without an operation yet: 12 MB */
-#define MAX_CALLS_PER_PROCESS	   32768
-#define MAX_CALLS_PER_COMM	   4096
+#define TIMING_MAX_PROCESSES		  4096
+#define TIMING_MAX_COMMS		  8192
+#define TIMING_MAX_COMMS_PER_PROCESS	  1024
+#define TIMING_MAX_ALL_OPERATIONS	  131072 /* beside the first of each launch: 8 MB */
+#define TIMING_MAX_OPERATIONS_PER_PROCESS 16384
+#define TIMING_MAX_OPENS		  32768 /* 9 MB */
+#define TIMING_MAX_OPENS_PER_PROCESS	  8192
+#define TIMING_MAX_OPENS_PER_COMM	  256	 /* launches */
+#define TIMING_MAX_HELD_PER_COMM	  1024	 /* operations that wait for a timer */
+#define TIMING_MAX_CALLS		  262144 /* without an operation yet: 12 MB */
+#define TIMING_MAX_CALLS_PER_PROCESS	  32768
+#define TIMING_MAX_CALLS_PER_COMM	  4096
 
 #define WINDOW_OPERATIONS 4096 /* the last numbers of which it is known whether they came */
 #define WINDOW_DONE	  64
@@ -142,6 +142,12 @@ uint64_t numbers__missing(const struct numbers *numbers);
 void work__see(struct work *work, uint64_t operation);
 bool work__saw(const struct work *work, const struct numbers *operations, uint64_t number);
 uint64_t tracked__missing(const struct tracked *tracked);
+
+/* timing_loss.c */
+uint64_t timings__loss(struct timings *timings, struct losses *losses,
+		       const struct nbp_loss_record *loss);
+void tracked__loss(struct timings *timings, struct tracked *tracked,
+		   const struct nbp_loss_record *loss);
 
 /* timing_open.c */
 struct work *tracked__work(struct timings *timings, struct tracked *tracked);

@@ -6,9 +6,9 @@
 
 #include "util.h"
 
-#define SETTLE_NS (500 * NSEC_PER_MSEC) /* from a launch to the last of its operations */
-#define PASSED_NS (1 * NSEC_PER_SEC)	/* a later one has finished, this one never will */
-#define CALL_NS	  (10 * NSEC_PER_SEC)	/* from a call to its launch */
+#define SETTLE_NS   (500 * NSEC_PER_MSEC) /* from a launch to the last of its operations */
+#define PASSED_NS   (1 * NSEC_PER_SEC)	  /* a later one has finished, this one never will */
+#define CALL_AGE_NS (10 * NSEC_PER_SEC)	  /* from a call to its launch */
 
 static bool open__is_passed(struct open *open, const struct work *work, uint64_t now_ns)
 {
@@ -58,7 +58,7 @@ bool tracked__settle(struct timings *timings, struct tracked *tracked, uint64_t 
 			work__give_up(timings, tracked, open);
 	}
 	tracked__settle_held(timings, tracked, now_ns);
-	tracked__expire_calls(timings, tracked, now_ns > CALL_NS ? now_ns - CALL_NS : 0);
+	tracked__expire_calls(timings, tracked, now_ns > CALL_AGE_NS ? now_ns - CALL_AGE_NS : 0);
 	return !work->opens && !work->held && !work->calls.n &&
 	       missing_before == tracked->missing_before;
 }

@@ -29,7 +29,7 @@ void tracked__hold(struct timings *timings, struct tracked *tracked, struct open
 {
 	struct work *work = tracked->work;
 
-	if (work->n_held == MAX_HELD_PER_COMM)
+	if (work->n_held == TIMING_MAX_HELD_PER_COMM)
 		work__release(timings, tracked, work->held);
 	DL_APPEND(work->held, open);
 	work->n_held++;
@@ -77,10 +77,12 @@ void tracked__timer(struct timings *timings, struct tracked *tracked,
 	reason = nbp_timer__check(timer, open->launch.launch_ns, now_ns);
 	open->launch.source = NBP_SOURCE_KERNEL_TIMER;
 	open->launch.timing = NBP_TIMED;
-	if (reason == TIMING_INVALID_MAX)
+	if (reason == TIMING_INVALID_MAX) {
 		open->launch.duration_ns = timer->gpu_last_ns - timer->gpu_first_ns;
-	else
+		tracked->comm.n_timers++;
+	} else {
 		timings->invalid[reason]++;
+	}
 	work__release(timings, tracked, open);
 }
 

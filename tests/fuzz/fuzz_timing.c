@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Plugin records: whatever a process sends, what is handed out is consistent and all is freed. */
+#include "../../src/nccl_api.c"
+
 #include "../unit/timing_feed.h"
 
 #define N_PROCESSES 3

@@ -165,6 +165,18 @@ def test_loss_reasons():
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")
 
 
+def test_plugin_loss_and_timing_reasons():
+    text = source("src/timing_form.c")
+    names = re.search(r"timing_lost__name\(.*?\n}", text, re.S)[0]
+    real = [name for name in re.findall(r'\] = "(\w+)"', names)
+            if not name.startswith("plugin_timing_")]
+    same([name for row in table("plugin's loss") for name in quoted(row[0])], real, "README")
+    names = re.search(r"timing_invalid__name\(.*?\n}", text, re.S)[0]
+    real = re.findall(r'"(\w+)"', names)
+    real.remove("unknown")
+    same([quoted(row[0])[0] for row in table("timing refused")], real, "README")
+
+
 def test_identities():
     real = re.findall(r'\[COMM_\w+\] = "(\w+)"', source("src/cmd_ps.c"))
     same([quoted(row[0])[0] for row in table("`identity`")], real, "README")
@@ -258,6 +270,8 @@ def test_queries():
     done = subprocess.run([promtool, "check", "rules", rules], text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     families = {quoted(row[0])[0] for row in table("family")}
+    families |= {quoted(row[0])[0] + suffix for row in table("family") if row[1] == "histogram"
+                 for suffix in ("_bucket", "_sum", "_count")}
     named = set(re.findall(r"\bnccl_\w+", "".join(queries)))
     assert named <= families, f"no such family: {sorted(named - families)}"
 

@@ -18,7 +18,30 @@ struct tracer {
 	struct library library;
 	struct tracer_census census;
 	uint64_t lost[TRACER_LOST_MAX], received;
+	struct timings *timings; /* NULL: the test gives none */
+	timing_launch_fn *on_launch;
+	void *on_launch_ctx;
 };
+
+struct timings *tracer__timings(struct tracer *tracer)
+{
+	return tracer->timings;
+}
+
+int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx)
+{
+	tracer->on_launch = fn;
+	tracer->on_launch_ctx = ctx;
+	return 0;
+}
+
+const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid)
+{
+	for (int i = 0; i < STUB_MAX; i++)
+		if (!strcmp(tracer->gpus[i].uuid, uuid))
+			return &tracer->gpus[i];
+	return NULL;
+}
 
 struct comms *tracer__comms(struct tracer *tracer)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "unit.h"
 
+#include "../../src/nccl_api.c"
+
 #include "timing_feed.h"
 
 /* One timed launch: `n` operations were told before, all of them described. */
@@ -436,8 +438,9 @@ TEST(hostile_records_are_refused)
 		feed->comm_id = 100 + i;
 		SEND(feed, feed_comm(feed));
 	}
-	CHECK_INT(HASH_COUNT(feed->timings->comms), MAX_COMMS_PER_PROCESS);
-	CHECK_INT(timings__lost(feed->timings, TIMING_LOST_NO_ROOM), 3001 - MAX_COMMS_PER_PROCESS);
+	CHECK_INT(HASH_COUNT(feed->timings->comms), TIMING_MAX_COMMS_PER_PROCESS);
+	CHECK_INT(timings__lost(feed->timings, TIMING_LOST_NO_ROOM),
+		  3001 - TIMING_MAX_COMMS_PER_PROCESS);
 	feed_free(feed);
 }
 

@@ -6,6 +6,8 @@
  */
 #include "unit.h"
 
+#include "../../src/nccl_api.c"
+
 #include "timing_feed.h"
 
 #define N_LAUNCHES  400

@@ -4,12 +4,12 @@
 #ifndef NCCL_BPFTRACE_TESTS_TIMING_FEED_H
 #define NCCL_BPFTRACE_TESTS_TIMING_FEED_H
 
-#include "../../src/nccl_api.c"
 #include "../../src/timing.c"
 #include "../../src/timing_call.c"
 #include "../../src/timing_check.c"
 #include "../../src/timing_form.c"
 #include "../../src/timing_launch.c"
+#include "../../src/timing_loss.c"
 #include "../../src/timing_number.c"
 #include "../../src/timing_open.c"
 #include "../../src/timing_settle.c"
