@@ -95,6 +95,18 @@ def bench_consume():
     row("refresh, 10000 communicators x 5", found["refresh_ms"], "ms", None, None, 1)
 
 
+def bench_timing():
+    found = run("bench_timing")
+    row("plugin's record put together (beside: read)", found["timing_ns"], "ns", found["read_ns"],
+        500, 1)
+    row("the same, and summed up (beside: read)", found["timing_stats_ns"], "ns",
+        found["read_ns"], 500, 1)
+    row("communicator with a plugin, idle (beside: without)", found["idle_comm_bytes"], "bytes",
+        found["level1_comm_bytes"])
+    row("the same, 10 timed launches in flight", found["busy_comm_bytes"], "bytes",
+        found["level1_comm_bytes"])
+
+
 def bench_textfile():
     directory = nbt.tempdir()
     found = run("bench_picture", directory)
@@ -261,7 +273,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: run as root")
     words = sys.argv[1:]
-    for part in (bench_probe, bench_plugin, bench_consume, bench_textfile, bench_attach, bench_agent, bench_exec):
+    for part in (bench_probe, bench_plugin, bench_consume, bench_timing, bench_textfile,
+                 bench_attach, bench_agent, bench_exec):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:
