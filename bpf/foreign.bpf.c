@@ -94,10 +94,14 @@ static __always_inline void thread__settle(struct nb_foreign_process *process,
 	if (bpf_probe_read_user(&r->handle, sizeof(r->handle), (void *)thread->handle_at))
 		r->handle = 0;
 	thread->handle_at = 0;
-	if (r->callback == NB_FOREIGN_START)
+	if (r->callback == NB_FOREIGN_START) {
+		r->timer_ns = bpf_ktime_get_ns();
+		if (r->lost != process->lost) /* what the handle meant meanwhile may be lost */
+			r->handle = 0;
 		record__send(process, r, sizeof(*r));
-	else if (r->handle)
+	} else if (r->handle) {
 		record__send(process, r, NB_FOREIGN_SHORT);
+	}
 }
 
 static __noinline struct thread *thread__get(__u64 id)

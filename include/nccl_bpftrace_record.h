@@ -211,9 +211,9 @@ struct nb_foreign_record {
 	__s32 rank;
 	__u64 lost;    /* records of this process that found no place, until this callback */
 	__u64 context; /* the plugin's own, for a communicator */
-	__u64 handle;  /* for an event; 0: it gave none. CONTEXT: the INIT's time */
+	__u64 handle;  /* for an event; 0: it gave none, or in doubt. CONTEXT: the INIT's time */
 	__u64 parent;
-	__u64 timer_ns; /* the GPU's clock */
+	__u64 timer_ns; /* the GPU's clock. START: CLOCK_MONOTONIC when the handle was read */
 	union {		/* START and INIT only */
 		struct nb_foreign_task task;
 		struct nb_foreign_init init;

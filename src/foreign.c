@@ -38,6 +38,10 @@ static void followed__take(struct followed *f, const struct event *event)
 		followed__call(f, &event->call);
 		return;
 	}
+	if (event->record.lost != f->lost_seen) {
+		f->lost_seen = event->record.lost;
+		f->loss_ns = event->time_ns;
+	}
 	switch (event->record.callback) {
 	case NB_FOREIGN_START:
 		followed__start(f, &event->record);
@@ -124,6 +128,7 @@ int foreign__add_process(struct foreign *foreign, uint32_t tgid, int32_t nccl_ve
 	f->nccl_version = nccl_version;
 	f->owner = foreign;
 	f->since_ns = now_ns;
+	f->loss_ns = now_ns; /* all before was lost on us */
 	HASH_ADD(hh, foreign->all, tgid, sizeof(f->tgid), f);
 	return 0;
 }

@@ -22,8 +22,7 @@ struct foreign;
 /* Records as the cooperating plugin makes them; with numbers of their own, see FOREIGN_COMM_ID. */
 typedef void foreign_record_fn(void *ctx, uint32_t tgid, const struct nbp_record *record);
 
-#define FOREIGN_COMM_ID	  (1ULL << 63) /* in every comm_id: never one of our plugin's */
-#define FOREIGN_KERNEL_CH 0x40	       /* in nbp_comm.mask once channels were seen */
+#define FOREIGN_COMM_ID (1ULL << 63) /* in every comm_id: never one of our plugin's */
 
 /* 0 or -ENOMEM. */
 int foreign__new(struct foreign **ret, foreign_record_fn *fn, void *ctx);

@@ -16,6 +16,7 @@
 #include "util.h"
 
 #define MIN_AGREED 3
+#define TELL_NS	   (20 * NSEC_PER_SEC)
 #define CALL_NS	   (10 * NSEC_PER_SEC) /* the first call of a communicator can take seconds */
 
 static bool identity__is_known(const struct foreign_identity *identity)
@@ -216,13 +217,14 @@ void foreign_comm__tell(struct followed *f, struct foreign_comm *comm, uint64_t 
 		.n_nodes = comm->n_nodes,
 		.cuda_device = -1,
 		.abi = f->abi,
-		.mask = comm->timers == TIMERS_COME ? FOREIGN_KERNEL_CH : 0,
+		.mask = comm->timers == TIMERS_COME ? NBP_MASK_KERNEL_CH : 0,
 		.api_number = NBP_NO_NUMBER,
 		.launch = NBP_NO_NUMBER,
 		.operation = comm->n_operations,
 	};
 	memcpy(record.comm.name, comm->name, sizeof(comm->name));
 	comm->is_told = true;
+	comm->told_ns = time_ns;
 	followed__send(f, &record);
 }
 
@@ -258,6 +260,12 @@ static void comm__hear(struct followed *f, struct foreign_comm *comm,
 		comm__believe(f, comm, called, time_ns);
 }
 
+/* Whoever waits for times does not wait for ever. */
+static bool is_told_long_ago(const struct foreign_comm *comm, uint64_t now_ns)
+{
+	return comm->timers == TIMERS_COME && now_ns > comm->told_ns + TELL_NS;
+}
+
 struct foreign_comm *followed__comm(struct followed *f, const struct nb_foreign_record *record,
 				    uint64_t hash, uint8_t function)
 {
@@ -280,7 +288,7 @@ struct foreign_comm *followed__comm(struct followed *f, const struct nb_foreign_
 		comm->heard_ns = called_ns; /* a call agrees once, however much comes of it */
 		comm__hear(f, comm, &called, record->time_ns);
 	}
-	if (!comm->is_told)
+	if (!comm->is_told || is_told_long_ago(comm, record->time_ns))
 		foreign_comm__tell(f, comm, record->time_ns);
 	return comm;
 }

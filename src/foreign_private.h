@@ -18,6 +18,10 @@
 
 #define TASK_CHANNELS 64
 
+#ifndef LOSS_NS		      /* tests have less time */
+#define LOSS_NS 1000000000ULL /* an operation that began before a loss is over by then */
+#endif
+
 /* A record of the ring, or a call. */
 struct event {
 	uint64_t time_ns;
@@ -59,6 +63,7 @@ struct foreign_comm {
 	uint64_t heard_ns; /* the last call that agreed or not */
 	uint64_t n_operations;
 	enum timers timers;
+	uint64_t told_ns;
 	bool is_told;
 	UT_hash_handle hh;
 };
@@ -67,16 +72,19 @@ struct foreign_task {
 	uint64_t handle; /* key; 0: it is in no table */
 	uint64_t lost;	 /* records, when it began */
 	struct foreign_comm *comm;
-	uint64_t started_ns, ends_ns; /* host: of the start; after the last it heard of */
-	uint64_t first_ns, last_ns;   /* GPU */
-	uint64_t seen_ns;	      /* host: when the last channel stopped */
-	uint64_t started;	      /* bit for each channel */
+	uint64_t started_ns;	    /* host: NCCL asked for its handle */
+	uint64_t returned_ns;	    /* host: it surely had it */
+	uint64_t ends_ns;	    /* host: the last that was heard of it */
+	uint64_t first_ns, last_ns; /* GPU */
+	uint64_t seen_ns;	    /* host: when the last channel stopped */
+	uint64_t started;	    /* bit for each channel */
 	uint32_t n_started, n_stopped;
 	uint32_t n_expected; /* NBP_UNKNOWN */
 	bool is_told;
 	struct nbp_record operation;
 	struct foreign_channel *channels; /* that have not stopped */
 	struct foreign_task *prev, *next; /* in order of start */
+	struct foreign_task *before;	  /* what its handle meant until it had it; NULL */
 	UT_hash_handle hh;
 };
 
@@ -116,6 +124,7 @@ struct followed {
 	struct foreign *owner;
 	uint64_t since_ns;
 	uint64_t lost; /* events that found no place here: as if they had never come */
+	uint64_t lost_seen, loss_ns; /* records lost, as far as events were taken; and when */
 	uint64_t n_comms_made;
 	struct order order;
 	struct foreign_comm *comms;

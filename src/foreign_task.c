@@ -116,11 +116,27 @@ static void channel__free(struct followed *f, struct foreign_channel *channel)
 	free(channel);
 }
 
+/* Takes it out of those of its handle: the newest is in the table, the others behind it. */
+static void followed__unlink(struct followed *f, struct foreign_task *task)
+{
+	struct foreign_task *newer = followed__task(f, task->handle);
+
+	if (newer != task) {
+		while (newer->before != task)
+			newer = newer->before;
+		newer->before = task->before;
+		return;
+	}
+	HASH_DEL(f->by_handle, task);
+	if (task->before)
+		HASH_ADD(hh, f->by_handle, handle, sizeof(task->handle), task->before);
+}
+
 static void task__free(struct followed *f, struct foreign_task *task)
 {
 	while (task->channels)
 		channel__free(f, task->channels);
-	HASH_DEL(f->by_handle, task);
+	followed__unlink(f, task);
 	DL_DELETE(f->tasks, task);
 	f->n_tasks--;
 	free(task);
@@ -172,7 +188,39 @@ static void comm__tell_tasks(struct followed *f, const struct foreign_comm *comm
 
 /* ---- events ---- */
 
-static struct foreign_task *followed__add_task(struct followed *f, uint64_t handle)
+/*
+ * The tasks of a handle, the newest first: closes what it surely means no more at that time. A
+ * plugin gives a handle anew only when it is done with it, so they are in the order in which
+ * startEvent returned.
+ */
+static struct foreign_task *followed__tasks(struct followed *f, uint64_t handle, uint64_t time_ns)
+{
+	struct foreign_task *newest = followed__task(f, handle), *task = newest;
+
+	while (task && task->returned_ns > time_ns)
+		task = task->before;
+	while (task && task->before)
+		task__close(f, task->before);
+	return newest;
+}
+
+static void followed__link(struct followed *f, struct foreign_task *task)
+{
+	struct foreign_task *newer = followed__task(f, task->handle), *before;
+
+	if (newer && newer->returned_ns > task->returned_ns) {
+		while (newer->before && newer->before->returned_ns > task->returned_ns)
+			newer = newer->before;
+		task->before = newer->before;
+		newer->before = task;
+		return;
+	}
+	HASH_REPLACE(hh, f->by_handle, handle, sizeof(task->handle), task, before);
+	task->before = before;
+}
+
+static struct foreign_task *followed__add_task(struct followed *f,
+					       const struct nb_foreign_record *record)
 {
 	struct foreign_task *task;
 
@@ -181,27 +229,33 @@ static struct foreign_task *followed__add_task(struct followed *f, uint64_t hand
 	task = calloc(1, sizeof(*task));
 	if (!task)
 		return NULL;
-	task->handle = handle;
-	HASH_ADD(hh, f->by_handle, handle, sizeof(task->handle), task);
+	task->handle = record->handle;
+	task->lost = record->lost;
+	task->started_ns = task->ends_ns = record->time_ns;
+	task->returned_ns = record->timer_ns;
+	followed__link(f, task);
 	DL_APPEND(f->tasks, task);
 	f->n_tasks++;
 	return task;
 }
 
-/* It will be timed, or that is not known yet. */
-static bool task__is_open(const struct foreign_task *task, const struct nb_foreign_record *record)
+/*
+ * It will be timed, or that is not known yet. Where the start of one before was lost, whose handle
+ * it has got, it would be given that one's channels.
+ */
+static bool task__is_open(const struct followed *f, const struct foreign_task *task,
+			  const struct nb_foreign_record *record)
 {
-	return record->handle && record->abi >= 4 && task->n_expected != NBP_UNKNOWN &&
-	       task->comm->timers != TIMERS_NONE;
+	return record->handle && record->time_ns > f->loss_ns + LOSS_NS && record->abi >= 4 &&
+	       task->n_expected != NBP_UNKNOWN && task->comm->timers != TIMERS_NONE;
 }
 
 void followed__start(struct followed *f, const struct nb_foreign_record *record)
 {
-	struct foreign_task *task = followed__task(f, record->handle), fresh = {};
+	struct foreign_task *task, fresh = {};
 	struct abi_event event;
 
-	if (task) /* its handle means something else now */
-		task__close(f, task);
+	followed__tasks(f, record->handle, record->time_ns);
 	if (!record__decode(record, &event)) {
 		followed__lose(f, FOREIGN_LOST_BAD_RECORD);
 		return;
@@ -212,11 +266,11 @@ void followed__start(struct followed *f, const struct nb_foreign_record *record)
 		return;
 	}
 	task__describe(f, &fresh, record, &event);
-	if (!task__is_open(&fresh, record)) {
+	if (!task__is_open(f, &fresh, record)) {
 		task__tell(f, &fresh);
 		return;
 	}
-	task = followed__add_task(f, record->handle);
+	task = followed__add_task(f, record);
 	if (!task) {
 		task__tell(f, &fresh);
 		followed__lose(f, FOREIGN_LOST_NO_ROOM);
@@ -224,30 +278,37 @@ void followed__start(struct followed *f, const struct nb_foreign_record *record)
 	}
 	task->comm = fresh.comm;
 	task->n_expected = fresh.n_expected;
-	task->lost = record->lost;
 	task->operation = fresh.operation;
-	task->started_ns = task->ends_ns = record->time_ns;
 	if (task->comm->timers == TIMERS_COME)
 		task__tell(f, task);
 }
 
-/* The task that is still what it was when this channel began; NULL. */
+static bool task__lacks(const struct foreign_task *task, const struct nb_foreign_record *record)
+{
+	return record->context == task->comm->context && record->channel < TASK_CHANNELS &&
+	       !(task->started >> record->channel & 1);
+}
+
+/*
+ * The operation that this channel is one of; NULL: not known. While a thread was asking for its
+ * handle that could still mean the one before, which then is not done: the oldest that lacks it.
+ */
 static struct foreign_task *followed__parent(struct followed *f,
 					     const struct nb_foreign_record *record)
 {
-	struct foreign_task *task = followed__task(f, record->parent);
-	uint64_t bit = 1ULL << record->channel % TASK_CHANNELS;
+	struct foreign_task *task = followed__tasks(f, record->parent, record->time_ns), *before;
+	struct foreign_task *found = NULL;
 
-	if (!task)
-		return NULL;
-	if (task->lost != record->lost) {
-		task__close(f, task);
-		return NULL;
+	for (; task; task = before) {
+		before = task->before;
+		if (record->time_ns < task->started_ns)
+			continue;
+		if (task->lost != record->lost)
+			task__close(f, task);
+		else if (task__lacks(task, record))
+			found = task;
 	}
-	if (record->time_ns < task->started_ns || record->channel >= TASK_CHANNELS ||
-	    task->started & bit || record->context != task->comm->context)
-		return NULL;
-	return task;
+	return found;
 }
 
 static void comm__has_timers(struct followed *f, struct foreign_comm *comm, uint64_t time_ns)
@@ -327,6 +388,10 @@ void followed__settle_tasks(struct followed *f, uint64_t now_ns)
 	{
 		if (!is_older(task->started_ns, UNSURE_NS, now_ns))
 			return;
+		if (task->before) {
+			task__close(f, task->before); /* it is one that we have seen already */
+			continue;
+		}
 		if (task->comm->timers == TIMERS_UNKNOWN)
 			task->comm->timers = TIMERS_NONE;
 		if (task->comm->timers == TIMERS_NONE || is_older(task->ends_ns, TASK_NS, now_ns))

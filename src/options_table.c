@@ -219,7 +219,7 @@ const struct option_row option_rows[] = {
 	{"kernel-timer", 0, NULL, TRACING,
 	 "also NCCL's own timer on the GPU, for graph replays: costs small operations up to twice",
 	 parse_flag, .offset = FIELD(kernel_timer)},
-	{"foreign-plugins", 0, NULL, BIT(RUN),
+	{"foreign-plugins", 0, NULL, TRACING,
 	 "GPU time from profiler plugins that are not ours, too: costs each of their events a trap",
 	 parse_flag, .offset = FIELD(foreign_plugins)},
 	{"config", 0, "FILE", BIT(RUN),

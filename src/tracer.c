@@ -47,10 +47,11 @@ static bool anything_attached(struct tracer *tracer)
 static void on_tick(void *ctx)
 {
 	struct tracer *tracer = ctx;
-	uint64_t now = now_ns();
+	uint64_t now;
 
 	probe__consume(tracer->probe);
-	tracer__serve_foreign(tracer, now);
+	tracer__serve_foreign(tracer, now_ns());
+	now = now_ns();
 	tracer__serve_plugins(tracer, now);
 	tracer__run_scans(tracer, now);
 	tracer__detach_unused(tracer, now);

@@ -54,7 +54,7 @@ $(BUILD)/tests/targets/fuse_mirror: tests/targets/fuse_mirror.c
 		-o $@ $< -lfuse3 -pthread
 
 .PHONY: tests-build
-tests-build: all $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
+tests-build: all $(UNIT_TESTS) $(TARGETS) $(PLUGIN_TEST_FOREIGN) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
 
 # `make test T=attach` runs only the tests whose name contains the word.
 test: 

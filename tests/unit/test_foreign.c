@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#define LOSS_NS 1000000ULL
 #include "unit_foreign.h"
 
 /* An operation of two channels, from 100 to 110 and 101 to 115 on the GPU. */
@@ -43,7 +44,7 @@ TEST(an_operation_and_its_time)
 	CHECK_INT(r.timer.n_expected, 2);
 	/* before the operation, so that it is kept for its time */
 	CHECK_INT(count_told(NBP_KIND_COMM, &r), 2);
-	CHECK_INT(r.comm.mask, FOREIGN_KERNEL_CH);
+	CHECK_INT(r.comm.mask, NBP_MASK_KERNEL_CH);
 	CHECK_INT(told[1].kind, NBP_KIND_COMM);
 	CHECK_INT(told[2].kind, NBP_KIND_OPERATION);
 	foreign__free(f);
@@ -371,7 +372,7 @@ TEST(a_process_may_have_so_much)
 #define CHANNELS   8
 
 struct truth {
-	uint64_t start_ns, stop_ns;		 /* host, on its own thread */
+	uint64_t start_ns, taken_ns, stop_ns;	 /* host, on its own thread */
 	uint64_t begin[CHANNELS], end[CHANNELS]; /* GPU, on the host's clock */
 	uint64_t seen_begin[CHANNELS], seen_end[CHANNELS];
 	uint64_t handle, free_ns;
@@ -402,9 +403,11 @@ static void make_truth(struct truth *t)
 	for (int i = 0; i < OPERATIONS; i++, t++) {
 		host += 1000 + random_below(30000);
 		*t = (struct truth){.start_ns = host, .n_channels = 1 + random_below(CHANNELS)};
-		t->stop_ns = host + 300 + random_below(random_below(10) ? 2000 : 200000);
+		/* the plugin takes its handle; all may be long held up */
+		t->taken_ns = host + 100 + random_below(random_below(4) ? 2000 : 100000);
+		t->stop_ns = t->taken_ns + 100 + random_below(random_below(10) ? 2000 : 100000);
 		host = t->stop_ns;
-		gpu = (gpu > t->start_ns ? gpu : t->start_ns) + 500;
+		gpu = (gpu > t->taken_ns ? gpu : t->taken_ns) + 500;
 		for (int k = 0; k < t->n_channels; k++) {
 			t->begin[k] = gpu + random_below(1500);
 			t->end[k] = t->begin[k] + 2000 + random_below(20000);
@@ -418,10 +421,10 @@ static void make_truth(struct truth *t)
 	}
 }
 
-static int by_start(const void *a, const void *b)
+static int by_taken(const void *a, const void *b)
 {
-	uint64_t x = (*(struct truth *const *)a)->start_ns,
-		 y = (*(struct truth *const *)b)->start_ns;
+	uint64_t x = (*(struct truth *const *)a)->taken_ns,
+		 y = (*(struct truth *const *)b)->taken_ns;
 
 	return x < y ? -1 : x > y;
 }
@@ -435,12 +438,12 @@ static void take_handles(void)
 
 	for (int i = 0; i < COMMS * OPERATIONS; i++)
 		all[i] = &truths[i / OPERATIONS][i % OPERATIONS];
-	qsort(all, COMMS * OPERATIONS, sizeof(*all), by_start);
+	qsort(all, COMMS * OPERATIONS, sizeof(*all), by_taken);
 	for (int i = 0; i < COMMS * OPERATIONS; i++) {
 		int best = n;
 
 		for (int k = 0; k < n; k++)
-			if (free_ns[k] + 10 < all[i]->start_ns &&
+			if (free_ns[k] + 10 < all[i]->taken_ns &&
 			    (best == n || free_ns[k] > free_ns[best]))
 				best = k;
 		n += best == n;
@@ -482,9 +485,11 @@ static void emit_operation(int comm, int i)
 {
 	const struct truth *t = &truths[comm][i];
 	uint32_t tid = 100 + comm, progress = 200 + comm;
+	struct nb_foreign_record task =
+		a_task(5, tid, t->start_ns, CONTEXT + comm, t->handle, comm, i, t->n_channels);
 
-	emit(t->stop_ns,
-	     a_task(5, tid, t->start_ns, CONTEXT + comm, t->handle, comm, i, t->n_channels));
+	task.timer_ns = t->stop_ns;
+	emit(t->stop_ns, task);
 	for (int k = 0; k < t->n_channels; k++) {
 		emit(next_seen(truths[comm], i, t->seen_begin[k]),
 		     a_channel(progress, t->seen_begin[k], CONTEXT + comm, t->handle + 8 * k,
@@ -507,7 +512,7 @@ static void make_schedule(uint64_t with_seed)
 	qsort(schedule, n_schedule, sizeof(*schedule), by_time);
 }
 
-static void play(struct foreign *f, int lost_per_thousand)
+static void play(struct foreign *f, int lost_per_ten_thousand)
 {
 	uint64_t settled_ns = BEGIN_NS, *lost_ns = malloc(n_schedule * sizeof(*lost_ns));
 	size_t n_lost = 0;
@@ -517,13 +522,15 @@ static void play(struct foreign *f, int lost_per_thousand)
 
 		for (; settled_ns + 100 * MS < e->at_ns; settled_ns += 100 * MS)
 			foreign__settle(f, settled_ns + 100 * MS);
-		if ((int)random_below(1000) < lost_per_thousand) {
+		if ((int)random_below(10000) < lost_per_ten_thousand) {
 			lost_ns[n_lost++] = e->at_ns;
 			continue;
 		}
 		for (e->record.lost = n_lost;
 		     e->record.lost && lost_ns[e->record.lost - 1] >= e->record.time_ns;)
 			e->record.lost--;
+		if (e->record.callback == NB_FOREIGN_START && e->record.lost != n_lost)
+			e->record.handle = 0;
 		foreign__record(f, &e->record);
 	}
 	foreign__process_gone(f, TGID);
@@ -570,12 +577,12 @@ TEST(random_schedules)
 
 TEST(random_schedules_with_losses)
 {
-	static const int lost_per_thousand[] = {1, 10, 100, 500};
+	static const int lost_per_ten_thousand[] = {1, 3, 10, 100};
 	int right = 0;
 
 	for (int i = 0; i < 24; i++) {
 		make_schedule(i + 100);
-		play(new_foreign(22809), lost_per_thousand[i % 4]);
+		play(new_foreign(22809), lost_per_ten_thousand[i % 4]);
 		right += count_right_times();
 	}
 	CHECK(right > 24 * COMMS * OPERATIONS / 10);

@@ -44,7 +44,7 @@ static struct foreign *new_foreign(int32_t nccl_version)
 
 	n_told = 0;
 	CHECK_INT(foreign__new(&foreign, on_told, NULL), 0);
-	CHECK_INT(foreign__add_process(foreign, TGID, nccl_version, BEGIN_NS), 0);
+	CHECK_INT(foreign__add_process(foreign, TGID, nccl_version, BEGIN_NS - 10 * MS), 0);
 	return foreign;
 }
 
@@ -98,6 +98,7 @@ static struct nb_foreign_record a_task(int abi, uint32_t tid, uint64_t time_ns, 
 	static const char text[4][16] = {"AllReduce", "ncclFloat32", "RING", "SIMPLE"};
 
 	r.type = ABI_COLL;
+	r.timer_ns = time_ns + 1;
 	r.context = context;
 	r.handle = handle;
 	r.rank = rank;
