@@ -139,7 +139,7 @@ static uint64_t followed__called(struct followed *f, const struct nb_foreign_rec
 
 /* ---- contexts ---- */
 
-static struct foreign_comm *followed__find_comm(struct followed *f, uint64_t context)
+struct foreign_comm *followed__find_comm(struct followed *f, uint64_t context)
 {
 	struct foreign_comm *comm;
 

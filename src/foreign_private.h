@@ -80,7 +80,7 @@ struct foreign_task {
 	uint64_t started;	    /* bit for each channel */
 	uint32_t n_started, n_stopped;
 	uint32_t n_expected; /* NBP_UNKNOWN */
-	bool is_told;
+	bool is_told, is_timed;
 	struct nbp_record operation;
 	struct foreign_channel *channels; /* that have not stopped */
 	struct foreign_task *prev, *next; /* in order of start */
@@ -157,10 +157,14 @@ void followed__finalize(struct followed *f, const struct nb_foreign_record *reco
 /* The communicator of an event that begins; NULL: no room. hash: 0 where the ABI does not say. */
 struct foreign_comm *followed__comm(struct followed *f, const struct nb_foreign_record *record,
 				    uint64_t hash, uint8_t function);
+struct foreign_comm *followed__find_comm(struct followed *f, uint64_t context); /* NULL */
 void foreign_comm__tell(struct followed *f, struct foreign_comm *comm, uint64_t time_ns);
 void followed__forget_comms(struct followed *f);
 struct nbp_record foreign_comm__record(const struct foreign_comm *comm, enum nbp_kind kind,
 				       uint32_t tid, uint64_t time_ns);
+
+/* foreign_decode.c. False: no function that is known. */
+bool foreign_record__decode(const struct nb_foreign_record *record, struct abi_event *event);
 
 /* foreign_task.c */
 void followed__start(struct followed *f, const struct nb_foreign_record *record);

@@ -17,42 +17,6 @@
 
 /* ---- what a start says ---- */
 
-/* Pointers into the process become pointers to what was copied from there. */
-static void task__place_text(char *descriptor, int16_t at, const char *text)
-{
-	if (at >= 0)
-		memcpy(descriptor + at, &text, sizeof(text));
-}
-
-static bool record__decode(const struct nb_foreign_record *record, struct abi_event *event)
-{
-	const struct abi_version *v = &abi_versions[record->abi];
-	const struct abi_task *at = record->type == ABI_P2P ? &v->p2p : &v->coll;
-	_Alignas(8) char descriptor[NB_FOREIGN_DESCRIPTOR];
-	char text[NB_FOREIGN_TEXTS][NB_FOREIGN_TEXT + 1] = {};
-	struct abi_names names = {}; /* addresses of ours: nothing to remember them by */
-
-	memcpy(descriptor, record->task.descriptor, sizeof(descriptor));
-	for (int i = 0; i < NB_FOREIGN_TEXTS; i++)
-		memcpy(text[i], record->task.text[i], NB_FOREIGN_TEXT);
-	task__place_text(descriptor, at->name, NULL);
-	if (v->strings) {
-		task__place_text(descriptor, at->function, text[0]);
-		task__place_text(descriptor, at->datatype, text[1]);
-	}
-	if (v->strings && record->type != ABI_CE_COLL) {
-		task__place_text(descriptor, at->algorithm, text[2]);
-		task__place_text(descriptor, at->protocol, text[3]);
-	}
-	*event = (struct abi_event){};
-	if (record->type == ABI_CE_COLL)
-		abi__ce_coll(v, descriptor, &names, event);
-	else
-		abi__task(v, record->type, descriptor, &names, event);
-	event->name = NULL;
-	return event->function < NBP_FUNCTION_MAX;
-}
-
 /* NCCL >= 2.28 leaves the number of a send's channels out of a descriptor of v4: it is garbage. */
 static uint32_t task__channels(const struct followed *f, const struct nb_foreign_record *record,
 			       const struct abi_event *event)
@@ -159,7 +123,7 @@ static void task__close(struct followed *f, struct foreign_task *task)
 		.n_expected = task->n_expected,
 		.function = task->operation.operation.function,
 	};
-	if (task->n_started)
+	if (task->n_started && task->is_timed)
 		followed__send(f, &record);
 	task__free(f, task);
 }
@@ -219,19 +183,20 @@ static void followed__link(struct followed *f, struct foreign_task *task)
 	task->before = before;
 }
 
-static struct foreign_task *followed__add_task(struct followed *f,
+static struct foreign_task *followed__add_task(struct followed *f, const struct foreign_task *fresh,
 					       const struct nb_foreign_record *record)
 {
 	struct foreign_task *task;
 
 	if (f->n_tasks == MAX_TASKS)
 		task__close(f, f->tasks); /* the oldest makes room */
-	task = calloc(1, sizeof(*task));
+	task = malloc(sizeof(*task));
 	if (!task)
 		return NULL;
+	*task = *fresh;
 	task->handle = record->handle;
 	task->lost = record->lost;
-	task->started_ns = task->ends_ns = record->time_ns;
+	task->ends_ns = record->time_ns;
 	task->returned_ns = record->timer_ns;
 	followed__link(f, task);
 	DL_APPEND(f->tasks, task);
@@ -240,23 +205,21 @@ static struct foreign_task *followed__add_task(struct followed *f,
 }
 
 /*
- * It will be timed, or that is not known yet. Where the start of one before was lost, whose handle
- * it has got, it would be given that one's channels.
+ * Soon after a loss nothing is timed: where the start of an operation was lost, one that has got
+ * its handle since could be given its channels.
  */
-static bool task__is_open(const struct followed *f, const struct foreign_task *task,
-			  const struct nb_foreign_record *record)
+static bool task__is_timed(const struct followed *f, const struct foreign_task *task)
 {
-	return record->handle && record->time_ns > f->loss_ns + LOSS_NS && record->abi >= 4 &&
-	       task->n_expected != NBP_UNKNOWN && task->comm->timers != TIMERS_NONE;
+	return task->started_ns > f->loss_ns + LOSS_NS && task->n_expected != NBP_UNKNOWN;
 }
 
 void followed__start(struct followed *f, const struct nb_foreign_record *record)
 {
-	struct foreign_task *task, fresh = {};
+	struct foreign_task *task, fresh = {.started_ns = record->time_ns};
 	struct abi_event event;
 
 	followed__tasks(f, record->handle, record->time_ns);
-	if (!record__decode(record, &event)) {
+	if (!foreign_record__decode(record, &event)) {
 		followed__lose(f, FOREIGN_LOST_BAD_RECORD);
 		return;
 	}
@@ -266,21 +229,18 @@ void followed__start(struct followed *f, const struct nb_foreign_record *record)
 		return;
 	}
 	task__describe(f, &fresh, record, &event);
-	if (!task__is_open(f, &fresh, record)) {
+	fresh.is_timed = task__is_timed(f, &fresh);
+	if (fresh.comm->timers != TIMERS_UNKNOWN || !fresh.is_timed)
+		task__tell(f, &fresh);
+	if (!record->handle || record->abi < 4 || fresh.comm->timers == TIMERS_NONE) {
 		task__tell(f, &fresh);
 		return;
 	}
-	task = followed__add_task(f, record);
+	task = followed__add_task(f, &fresh, record);
 	if (!task) {
 		task__tell(f, &fresh);
 		followed__lose(f, FOREIGN_LOST_NO_ROOM);
-		return;
 	}
-	task->comm = fresh.comm;
-	task->n_expected = fresh.n_expected;
-	task->operation = fresh.operation;
-	if (task->comm->timers == TIMERS_COME)
-		task__tell(f, task);
 }
 
 static bool task__lacks(const struct foreign_task *task, const struct nb_foreign_record *record)
@@ -323,21 +283,24 @@ static void comm__has_timers(struct followed *f, struct foreign_comm *comm, uint
 void followed__channel(struct followed *f, const struct nb_foreign_record *record)
 {
 	struct channel_key key = {record->handle, record->tid};
-	struct foreign_task *task;
 	struct foreign_channel *channel;
+	struct foreign_comm *comm;
+	struct foreign_task *task;
 
 	HASH_FIND(hh, f->channels, &key, sizeof(key), channel);
 	if (channel) /* never stopped, and its handle is in use again */
 		channel__free(f, channel);
 	if (!record->parent) /* the plugin gave no handle for the operation */
 		return;
+	comm = followed__find_comm(f, record->context);
+	if (comm)
+		comm__has_timers(f, comm, record->time_ns);
 	task = followed__parent(f, record);
 	if (!task) { /* soon after we came, one that began before */
 		if (record->time_ns > f->since_ns + TASK_NS)
 			followed__lose(f, FOREIGN_LOST_ORPHAN);
 		return;
 	}
-	comm__has_timers(f, task->comm, record->time_ns);
 	if (HASH_COUNT(f->channels) == MAX_CHANNELS || !(channel = calloc(1, sizeof(*channel)))) {
 		followed__lose(f, FOREIGN_LOST_NO_ROOM);
 		return;
@@ -388,12 +351,10 @@ void followed__settle_tasks(struct followed *f, uint64_t now_ns)
 	{
 		if (!is_older(task->started_ns, UNSURE_NS, now_ns))
 			return;
-		if (task->before) {
-			task__close(f, task->before); /* it is one that we have seen already */
-			continue;
-		}
-		if (task->comm->timers == TIMERS_UNKNOWN)
+		if (task->comm->timers == TIMERS_UNKNOWN) {
 			task->comm->timers = TIMERS_NONE;
+			comm__tell_tasks(f, task->comm); /* before those that come now */
+		}
 		if (task->comm->timers == TIMERS_NONE || is_older(task->ends_ns, TASK_NS, now_ns))
 			task__close(f, task);
 	}

@@ -35,6 +35,7 @@ struct task {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct task pool[POOL], *free_tasks;
 static bool is_filled;
+static uint64_t nobodys; /* handle of what is not looked at */
 
 static struct task *take_task(uint64_t type, int channels)
 {
@@ -97,8 +98,8 @@ static int start_any(const struct abi_version *v, void **handle, const char *d)
 			*channel = (struct channel){ABI_KERNEL_CH, parent};
 			*handle = channel;
 		}
-	} else if (v->version >= 4) {
-		*handle = pool; /* of what nobody looks at */
+	} else if (type != ABI_KERNEL_CH) {
+		*handle = &nobodys; /* before 2.28 NCCL tells no more without one for a group */
 	}
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -109,7 +110,7 @@ static int stop_any(void *handle)
 	const uint64_t *type = handle;
 
 	pthread_mutex_lock(&lock);
-	if (handle && handle != pool) {
+	if (handle && handle != &nobodys) {
 		if (*type == ABI_KERNEL_CH)
 			drop_task(((struct channel *)handle)->task);
 		else

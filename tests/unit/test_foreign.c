@@ -155,12 +155,62 @@ TEST(a_plugin_that_asks_for_no_channels)
 	give(f, a_task(5, 1, BEGIN_NS + 5, CONTEXT, 0x1000, 3, 1, 2));
 	foreign__settle(f, BEGIN_NS + 1000 * MS);
 	CHECK_INT(count_told(NBP_KIND_OPERATION, NULL), 0);
+	give(f, a_task(5, 1, BEGIN_NS + 1500 * MS, CONTEXT, 0x2000, 3, 1, 2));
 	foreign__settle(f, BEGIN_NS + 2500 * MS);
-	CHECK_INT(count_told(NBP_KIND_OPERATION, NULL), 1);
+	CHECK_INT(count_told(NBP_KIND_OPERATION, NULL), 2);
+	CHECK_INT(told[n_told - 1].operation.operation, 2);
 	give(f, a_task(5, 1, BEGIN_NS + 3000 * MS, CONTEXT, 0, 3, 2, 2)); /* nor a handle */
 	give(f, a_task(5, 1, BEGIN_NS + 3001 * MS, CONTEXT, 0x1000, 3, 3, 2));
 	foreign__settle(f, BEGIN_NS + 3400 * MS);
-	CHECK_INT(count_told(NBP_KIND_OPERATION, NULL), 3);
+	CHECK_INT(count_told(NBP_KIND_OPERATION, NULL), 4);
+	CHECK_INT(count_told(NBP_KIND_TIMER, NULL), 0);
+	/* until it does */
+	give(f, a_channel(2, BEGIN_NS + 3500 * MS, CONTEXT, 0x1001, 0x1000, 0, GPU_CLOCK));
+	give_operation(f, BEGIN_NS + 3501 * MS, 0x1000, 4);
+	foreign__settle(f, BEGIN_NS + 4000 * MS);
+	CHECK_INT(count_told(NBP_KIND_TIMER, NULL), 1);
+	foreign__free(f);
+}
+
+TEST(a_handle_that_is_given_anew_while_asked_for)
+{
+	struct foreign *f = new_foreign(22809);
+	struct nb_foreign_record slow = a_task(5, 9, BEGIN_NS + 1, CONTEXT, 0x1000, 3, 2, 2);
+	struct nbp_record r;
+
+	/* a thread asks, is held up, and gets it when the one that began later is done */
+	slow.timer_ns = BEGIN_NS + 1000;
+	give(f, slow);
+	give_operation(f, BEGIN_NS + 5, 0x1000, 1);
+	foreign__settle(f, BEGIN_NS + 400 * MS);
+	CHECK_INT(count_told(NBP_KIND_TIMER, &r), 1);
+	CHECK_INT(r.timer.sequence, 1);
+	give(f, a_channel(2, BEGIN_NS + 2000, CONTEXT, 0x1001, 0x1000, 0, GPU_CLOCK + 300));
+	give(f, a_channel(2, BEGIN_NS + 2001, CONTEXT, 0x1002, 0x1000, 1, GPU_CLOCK + 300));
+	give(f, a_stop(2, BEGIN_NS + 2002, 0x1001, GPU_CLOCK + 307));
+	give(f, a_stop(2, BEGIN_NS + 2003, 0x1002, GPU_CLOCK + 307));
+	foreign__settle(f, BEGIN_NS + 400 * MS);
+	CHECK_INT(count_told(NBP_KIND_TIMER, &r), 2);
+	CHECK_INT(r.timer.sequence, 2);
+	CHECK_INT(r.timer.gpu_last_ns - r.timer.gpu_first_ns, 7);
+	foreign__free(f);
+}
+
+TEST(nothing_is_timed_soon_after_a_loss)
+{
+	struct foreign *f = new_foreign(22809);
+	struct nb_foreign_record r = a_task(5, 1, BEGIN_NS + 5, CONTEXT, 0x1000, 3, 1, 1);
+
+	r.lost = 1;
+	give(f, r);
+	r = a_channel(2, BEGIN_NS + 6, CONTEXT, 0x1001, 0x1000, 0, GPU_CLOCK);
+	r.lost = 1;
+	give(f, r);
+	r = a_stop(2, BEGIN_NS + 7, 0x1001, GPU_CLOCK + 9);
+	r.lost = 1;
+	give(f, r);
+	foreign__settle(f, BEGIN_NS + 400 * MS);
+	CHECK_INT(count_told(NBP_KIND_OPERATION, NULL), 1);
 	CHECK_INT(count_told(NBP_KIND_TIMER, NULL), 0);
 	foreign__free(f);
 }

@@ -9,6 +9,7 @@
 #include "unit.h"
 #include "../../src/foreign.c"
 #include "../../src/foreign_comm.c"
+#include "../../src/foreign_decode.c"
 #include "../../src/foreign_order.c"
 #include "../../src/foreign_task.c"
 #include "../../src/nccl_api.c"
