@@ -30,7 +30,10 @@ static int read_table(const struct foreign_request *request, uint64_t *table)
 	return n == FOREIGN_TABLE_BYTES ? 0 : -EFAULT;
 }
 
-/* What was made before an error is closed by the child's end. */
+/*
+ * What was made before an error is closed by the child's end. NB_FOREIGN_START comes last: no start
+ * is seen without the call that tells of its end.
+ */
 static int attach_sites(const struct foreign_request *request, const struct foreign_sites *sites,
 			int *fds)
 {
@@ -38,7 +41,7 @@ static int attach_sites(const struct foreign_request *request, const struct fore
 
 	snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, request->pid,
 		 request->map_start, request->map_end);
-	for (int i = 0; i < FOREIGN_N_SITES; i++) {
+	for (int i = FOREIGN_N_SITES - 1; i >= 0; i--) {
 		fds[i] = attach__in_process(request->program_fd, request->pid, path,
 					    sites->offset[i], i);
 		if (fds[i] < 0)

@@ -9,9 +9,9 @@
 
 #define SYMBOL "ncclProfiler_v"
 
-_Static_assert(NB_FOREIGN_FINALIZE + 1 == FOREIGN_N_SITES, "sites");
+_Static_assert(NB_FOREIGN_FINALIZE + 1 == FOREIGN_N_SITES && !NB_FOREIGN_START, "sites");
 
-/* Which version's words the five functions are at, behind the name. */
+/* Which words of a table the functions are. */
 static const uint8_t words[FOREIGN_N_SITES] = {
 	[NB_FOREIGN_INIT] = 1,	[NB_FOREIGN_START] = 2,	   [NB_FOREIGN_STOP] = 3,
 	[NB_FOREIGN_STATE] = 4, [NB_FOREIGN_FINALIZE] = 5,

@@ -349,7 +349,7 @@ void followed__settle_tasks(struct followed *f, uint64_t now_ns)
 
 	DL_FOREACH_SAFE(f->tasks, task, next)
 	{
-		if (!is_older(task->started_ns, UNSURE_NS, now_ns))
+		if (!is_older(task->returned_ns, UNSURE_NS, now_ns))
 			return;
 		if (task->comm->timers == TIMERS_UNKNOWN) {
 			task->comm->timers = TIMERS_NONE;
