@@ -293,6 +293,7 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	const char *libbpf = libbpf_version_string();
 
 	src->census = tracer__census(tracer);
+	src->graphs_unresolved = tracer__graphs_unresolved(tracer);
 	src->received = probe__received(tracer__probe(tracer));
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		src->lost[i] = tracer__lost(tracer, i);
