@@ -231,14 +231,6 @@ const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index)
 	return index < table->count ? &table->gpus[index] : NULL;
 }
 
-const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid)
-{
-	for (size_t i = 0; i < table->count; i++)
-		if (table->gpus[i].uuid[0] && !strcasecmp(table->gpus[i].uuid, uuid))
-			return &table->gpus[i];
-	return NULL;
-}
-
 const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id)
 {
 	struct gpu key = {.bus_id = bus_id};
@@ -248,8 +240,8 @@ const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bu
 
 const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid)
 {
-	for (size_t i = 0; uuid[0] && i < table->count; i++)
-		if (!strcmp(table->gpus[i].uuid, uuid))
+	for (size_t i = 0; i < table->count; i++)
+		if (table->gpus[i].uuid[0] && !strcasecmp(table->gpus[i].uuid, uuid))
 			return &table->gpus[i];
 	return NULL;
 }
