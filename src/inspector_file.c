@@ -124,10 +124,10 @@ static void files__add(struct inspector_files *files, struct inspector_gpu *gpu,
 		owner.job_id = process->info.job.job_id;
 		owner.cluster = process->info.job.cluster;
 	}
-	if (!gpu)
-		files->omitted[INSPECTOR_NO_GPU]++;
-	else if (gpu->is_left || process__has_inspector(process))
+	if (process__has_inspector(process) || (gpu && gpu->is_left))
 		files->omitted[INSPECTOR_LEFT]++;
+	else if (!gpu)
+		files->omitted[INSPECTOR_NO_GPU]++;
 	else if (!inspector_gpu__add(gpu, operation, &owner))
 		files->omitted[INSPECTOR_FOLDED]++;
 }
