@@ -177,6 +177,11 @@ def test_plugin_loss_and_timing_reasons():
     same([quoted(row[0])[0] for row in table("timing refused")], real, "README")
 
 
+def test_omission_reasons():
+    names = re.search(r"inspector_omitted__name\(.*?\n}", source("src/inspector_file.c"), re.S)[0]
+    same([quoted(row[0])[0] for row in table("why")], re.findall(r'\] = "(\w+)"', names), "README")
+
+
 def test_identities():
     real = re.findall(r'\[COMM_\w+\] = "(\w+)"', source("src/cmd_ps.c"))
     same([quoted(row[0])[0] for row in table("`identity`")], real, "README")
