@@ -245,6 +245,8 @@ _Static_assert(sizeof(struct nbp_record) == 128, "nbp_record");
  */
 #define NBP_CONTROL_MAGIC 0x6c727463706c6e62ULL /* "bnlpctrl" */
 
+#define NBP_DEFAULT_BUDGET_PPM 10000 /* what the plugin starts with; wants nothing */
+
 /*
  * NCCL's KernelCh events. They make NCCL run a polling thread per GPU, take some 34 MB of /dev/shm
  * for a communicator's rank, and stay in every CUDA graph that is captured meanwhile, on purpose:

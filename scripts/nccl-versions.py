@@ -14,6 +14,8 @@ information, its symbols and its header say:
              nRanks, cudaDev right, commHash right or not given; how many further guesses are right
   comms      the address of ncclComms by machine code against .symtab (2.24 on)
   prototypes nccl.h compiles with tests/unit/test_api_prototypes.c
+  profiler   the versions of the profiler interface that the library looks for, highest first, by
+             its strings: the cooperating plugin exports one of them
 
 A column holds "-" where a side is missing. Wheels stay in the cache, outside of the repository:
 ${NCCL_BPFTRACE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/nccl-bpftrace}/wheels; all of them are some
@@ -22,6 +24,7 @@ ${NCCL_BPFTRACE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/nccl-bpftrace}/wheels; all of
 import argparse
 import glob
 import json
+import mmap
 import os
 import platform
 import re
@@ -174,6 +177,13 @@ def read_exports(library):
     return found
 
 
+def profiler_versions(path):
+    """N of every ncclProfiler_vN that stands in the file, highest first: NCCL looks in that order."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        found = re.findall(rb"ncclProfiler_v(\d+)\0", text)
+    return sorted({int(version) for version in found}, reverse=True)
+
+
 class Release:
     """One release: its files, what was found wrong, and the row of the table printed."""
 
@@ -268,16 +278,27 @@ class Release:
         self.expect(not done.returncode, done.stdout)
         return done.stdout.split(" prototypes", 1)[0]
 
+    def check_profiler(self):
+        asked = profiler_versions(self.library)
+        if not asked:
+            self.expect(self.code < 22300, "no ncclProfiler_vN")
+            return "-"
+        ours = [version for version in asked if version in profiler_versions(self.args.plugin)]
+        if not self.expect(ours, f"looks for v{asked[0]}..v{asked[-1]}, the plugin has none"):
+            return "wrong"
+        return f"v{asked[0]}" if ours[0] == asked[0] else f"v{asked[0]}, gets v{ours[0]}"
+
     def row(self, table):
         cells = [self.release, self.check_version(), self.check_api(table), self.check_fields(),
                  self.check_code(), self.check_unknown(), self.check_comms(),
-                 self.check_prototypes(), f"{float(self.image['time_us']) / 1000:.1f}"]
+                 self.check_prototypes(), self.check_profiler(),
+                 f"{float(self.image['time_us']) / 1000:.1f}"]
         return cells + ["FAIL" if self.problems else "ok"]
 
 
 def print_table(rows):
     head = ["release", "version", "probed of exported", "table = DWARF", "code: rank, endMagic",
-            "as an unknown release; further guesses", "ncclComms by", "prototypes", "ms", ""]
+            "as an unknown release; further guesses", "ncclComms by", "prototypes", "profiler", "ms", ""]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     for row in [head, ["-" * width for width in widths], *rows]:
         print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
@@ -292,6 +313,7 @@ def parse_arguments():
     args = parser.parse_args()
     args.cc = os.environ.get("CC", "gcc")
     args.cache = cache_dir()
+    args.plugin = os.path.join(ROOT, "build", "libnccl-profiler-bpftrace.so")
     return args
 
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* The file has about 400 bytes; what lies past this is not looked at. */
@@ -228,6 +229,14 @@ size_t gpu_table__count(const struct gpu_table *table)
 const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index)
 {
 	return index < table->count ? &table->gpus[index] : NULL;
+}
+
+const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid)
+{
+	for (size_t i = 0; i < table->count; i++)
+		if (table->gpus[i].uuid[0] && !strcasecmp(table->gpus[i].uuid, uuid))
+			return &table->gpus[i];
+	return NULL;
 }
 
 const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id)

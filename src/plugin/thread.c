@@ -28,7 +28,7 @@ struct nbp_control nccl_bpftrace_control PLUGIN_VISIBLE = {
 	.magic = NBP_CONTROL_MAGIC,
 	.size = sizeof(struct nbp_control),
 	.version = 1,
-	.budget_ppm = 10000,
+	.budget_ppm = NBP_DEFAULT_BUDGET_PPM,
 	.launch_cost_ns = 5000,
 };
 

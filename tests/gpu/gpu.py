@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What the GPU tests share: is there a GPU, a PyTorch job, and the truth as NCCL and the driver log it."""
 import json
+import math
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -100,6 +102,20 @@ def table(head, rows):
         if number == 0:
             print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
     sys.stdout.flush()
+
+
+def interval(values):
+    """Median and its distribution-free interval of 95 % or more (binomial order statistics)."""
+    values = sorted(values)
+    n, k = len(values), 0
+    while 2 * sum(math.comb(n, i) for i in range(k + 1)) / 2 ** n <= 0.05:
+        k += 1
+    k = max(k - 1, 0)
+    return statistics.median(values), values[k], values[n - 1 - k]
+
+
+def ratio_text(values):
+    return "{:.3f} ({:.3f}–{:.3f})".format(*interval(values))
 
 
 def now():

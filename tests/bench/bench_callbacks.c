@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 	int mask = 0;
 
 	if (argc != 2)
-		die("usage: bench_plugin PLUGIN", 0);
+		die("usage: bench_callbacks PLUGIN", 0);
 	cuCtxSetCurrent((void *)0x1000);
 	cuStreamCreate(&stream, 1);
 	job__describe(&job, stream);
