@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "commands.h"
+#include "plugin_conf.h"
 #include "sanitize.h"
 #include "util.h"
 
@@ -176,6 +177,33 @@ static void check__plugin(struct check *check, struct tracer *tracer)
 		    with, n, awake, without, n - with > 1 ? " and others" : "");
 }
 
+/* For jobs that start from now on: what NCCL's configuration file says. */
+static void check__plugin_conf(struct check *check)
+{
+	struct plugin_conf conf;
+	char value[256], file[PLUGIN_VALUE_MAX + 32];
+	int err = plugin_conf__status(PLUGIN_CONF_PATH, &conf);
+	const char *what = "";
+
+	if (err) {
+		check__item(check, "plugin for the node", true, "", PLUGIN_CONF_PATH ": %s",
+			    strerror(-err));
+		return;
+	}
+	sanitize__text(conf.plugin, value, sizeof(value));
+	plugin_conf__library(conf.plugin, file, sizeof(file));
+	if (conf.state == PLUGIN_CONF_NONE)
+		what = PLUGIN_CONF_PATH
+			" names none: `nccl-bpftrace plugin enable` gives it to every job";
+	else if (conf.state == PLUGIN_CONF_OTHER)
+		what = "another's, by " PLUGIN_CONF_PATH ": ";
+	else if (file[0] == '/' && access(file, R_OK))
+		what = PLUGIN_CONF_PATH " names a file that is not there: ";
+	else
+		what = "by " PLUGIN_CONF_PATH ": ";
+	check__item(check, "plugin for the node", true, "", "%s%s", what, value);
+}
+
 static void on_settled(void *ctx)
 {
 	loop__stop(ctx, 0);
@@ -247,6 +275,7 @@ int cmd_check(const struct options *options)
 	check__kernel(&check);
 	check__privilege(&check);
 	check__tracing(&check);
+	check__plugin_conf(&check);
 	check__textfile_dir(&check);
 	if (options->json)
 		check__print_json(&check);

@@ -184,7 +184,7 @@ void launch__judge(struct timing_launch *launch)
 
 	launch__sum(launch);
 	launch->operation = launch->operations[0].operation;
-	if (launch__is_all_to_all(launch)) {
+	if (launch->n_described > 1 && launch__is_all_to_all(launch)) {
 		whole = launch->operations[0];
 		whole.operation = NCCL_OP_AlltoAll;
 		launch->form = TIMING_ONE;

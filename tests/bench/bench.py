@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
-usage: bench.py [WORD...]   only the parts whose name contains a word: probe consume end agent
-                            attach textfile exec
+usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin consume
+                            textfile attach agent exec
 """
 import os
 import platform
@@ -71,6 +71,20 @@ def bench_probe():
                 untraced)
 
 
+def bench_plugin():
+    """A batch at the plugin's hook, on its own thread: what its records cost to take."""
+    for n in (1, 64):
+        found = run("bench_probe", nbt.BUILD / "libnccl-profiler-bpftrace.so", str(n))
+        if found["dropped"]:
+            note(f"batch of {n}", f"{found['dropped']:.0f} rounds dropped: another tracer")
+        what = f"plugin's batch of {n}"
+        row(f"program, {what} (beside: bare)", found["recorded_program_ns"], "ns",
+            found["bare_program_ns"])
+        row("the same, for each record", found["recorded_program_ns"] / n, "ns", None, 500)
+        row(f"hook, {what} (beside: untraced)", found["recorded_caller_ns"], "ns",
+            found["untraced_caller_ns"])
+
+
 def bench_consume():
     found = run("bench_consume")
     row("record consumed, full 16 MB ring", found["consume_ns"], "ns", None, 500, 1)
@@ -79,6 +93,18 @@ def bench_consume():
         None, 0)
     row("first refresh, 10000 communicators x 5", found["first_refresh_ms"], "ms", None, None, 1)
     row("refresh, 10000 communicators x 5", found["refresh_ms"], "ms", None, None, 1)
+
+
+def bench_timing():
+    found = run("bench_timing")
+    row("plugin's record put together (beside: read)", found["timing_ns"], "ns", found["read_ns"],
+        500, 1)
+    row("the same, and summed up (beside: read)", found["timing_stats_ns"], "ns",
+        found["read_ns"], 500, 1)
+    row("communicator with a plugin, idle (beside: without)", found["idle_comm_bytes"], "bytes",
+        found["level1_comm_bytes"])
+    row("the same, 10 timed launches in flight", found["busy_comm_bytes"], "bytes",
+        found["level1_comm_bytes"])
 
 
 def bench_textfile():
@@ -247,7 +273,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: run as root")
     words = sys.argv[1:]
-    for part in (bench_probe, bench_consume, bench_textfile, bench_attach, bench_agent, bench_exec):
+    for part in (bench_probe, bench_plugin, bench_consume, bench_timing, bench_textfile,
+                 bench_attach, bench_agent, bench_exec):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:

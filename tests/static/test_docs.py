@@ -11,7 +11,7 @@ import nbt
 README = (nbt.ROOT / "README.md").read_text()
 MAN = nbt.ROOT / "src/man/nccl-bpftrace.8"
 COMPLETION = nbt.ROOT / "packaging/nccl-bpftrace.bash-completion"
-COMMANDS = ("run", "ps", "check", "plugin")
+COMMANDS = ("run", "ps", "check", "record", "plugin")
 ACTIONS = {"plugin": ("enable", "disable", "status")}
 
 
@@ -108,7 +108,7 @@ def test_defaults():
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 7, f"{n} defaults found in --help"
+    assert n == 8, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -315,6 +315,7 @@ def test_completion():
         for name, (_, metavar, _) in help_options(command).items():
             offered = complete(command, name, "--h")
             assert not metavar or not offered, f"{name} takes a value, not {offered}"
+    same(complete("record", "--format", ""), ["jsonl", "inspector"], "completion of --format")
     same(complete("run", "--attach", ""), ["auto", "multi", "perf"], "completion of --attach")
     assert "src" in complete("run", "--textfile-dir", "sr")
     assert "README.md" in complete("run", "--config", "READ")
