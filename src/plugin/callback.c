@@ -111,7 +111,8 @@ static void api__note(struct comm *comm, const struct abi_event *e)
 
 	thread.api.called = true;
 	thread.api.captured = e->captured;
-	note__push(comm, &note);
+	if (!note__push(comm, &note))
+		counts__unseen(&comm->unseen, &note);
 }
 
 /* v1 to v3 name the communicator only here. */

@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "abi.h"
+#include "counts.h"
 #include "nccl_bpftrace_plugin.h"
 #include "ring.h"
 
@@ -98,8 +99,10 @@ struct comm {
 	_Atomic uint64_t api_number, launch_number, operation_number;
 	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
+	struct counts_unseen unseen;
 
 	/* the thread's own */
+	struct counts counts;
 	struct {
 		uint64_t api, launch, operation; /* highest numbers */
 	} told;

@@ -161,6 +161,7 @@ static void comm__announce(struct comm *comm, uint64_t now)
 	comm->announced_ns = now;
 	comm->announced_hash = hash;
 	comm->announced_gpu = gpu;
+	comm->counts.due = true;
 }
 
 static void note__told(struct comm *comm, const struct note *note)
@@ -188,6 +189,7 @@ static void comm__read(struct comm *comm)
 		if (note.kind == NBP_KIND_OPERATION)
 			pending__count(comm, note.launch);
 		note__told(comm, &note);
+		counts__told(&comm->counts, &note);
 		batch__note(&thread.batch, comm, &note);
 	}
 }
@@ -201,6 +203,13 @@ static void comm__report_loss(struct comm *comm)
 			batch__loss(&thread.batch, comm, i, total - comm->reported[i], total);
 		comm->reported[i] = total;
 	}
+}
+
+/* Behind the calls that it sums up. */
+static void comm__report_counts(struct comm *comm)
+{
+	if (comm->abi->version >= 5 && counts__changed(&comm->counts, &comm->unseen))
+		batch__counts(&thread.batch, comm);
 }
 
 static void comm__wind_up(struct comm *comm, uint64_t now)
@@ -223,8 +232,10 @@ static void comm__serve(struct comm *comm, uint64_t now)
 	if (!comm->ended)
 		comm__announce(comm, now);
 	comm__read(comm);
-	if (!comm->ended)
+	if (!comm->ended) {
+		comm__report_counts(comm);
 		comm__report_loss(comm);
+	}
 	if (closing)
 		comm__wind_up(comm, now);
 }
