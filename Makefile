@@ -20,13 +20,13 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(
 CFLAGS ?= -O2 -g
 CPPFLAGS := -D_GNU_SOURCE -Iinclude -Isrc -I$(BUILD)
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
-LDLIBS := -lbpf -lelf -lz -lcap -ljansson
+LDLIBS := -lbpf -lelf -lz -lcap -ljansson -lm
 LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
 SOURCES := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
 BPF_SOURCES := $(wildcard bpf/*.bpf.c)
-BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h
+BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
 .PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install clean
@@ -69,7 +69,7 @@ demo: all
 	@scripts/demo.sh
 
 format:
-	clang-format -i src/*.[ch] src/plugin/*.[ch] bpf/*.c include/*.h tests/*/*.[ch]
+	clang-format -i src/*.[ch] src/plugin/*.[ch] bpf/*.[ch] include/*.h tests/*/*.[ch]
 
 # Every release of the real library that PyPI has, against tables and machine code (no root).
 test-nccl-versions: $(PLUGIN) | setup
@@ -77,6 +77,8 @@ test-nccl-versions: $(PLUGIN) | setup
 
 install: all
 	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace
+	install -D -m 0755 $(PLUGIN) \
+		$(DESTDIR)$(PREFIX)/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so
 	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
 	install -D -m 0644 packaging/nccl-bpftrace.bash-completion \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nccl-bpftrace

@@ -7,12 +7,11 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
-#include "nccl_bpftrace_record.h"
+#include "shared.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define NCCL_MAGIC   0x0280028002800280ULL /* ncclComm.startMagic, NCCL >= 2.21 */
-#define VM_EXEC	     0x4UL
 #define WAKE_RECORDS 8
 
 /* Filled by user space before load from its API table and options. */
@@ -27,10 +26,7 @@ const volatile bool with_records = true;
 /* Indexed by enum nb_lost; added to atomically, see above. */
 __u64 lost[NB_LOST_MAX];
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20); /* user space sets the size asked for */
-} events SEC(".maps");
+struct events events SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -39,12 +35,7 @@ struct {
 	__uint(max_entries, NB_MAX_COUNTERS);
 } counters SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__type(key, __u32);   /* tgid */
-	__type(value, __u32); /* keys of it in `counters` */
-	__uint(max_entries, NB_MAX_PROCESSES);
-} processes SEC(".maps");
+struct processes processes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -326,8 +317,11 @@ static __always_inline void call__count(struct nb_record *r, const struct nb_lib
 		return;
 	}
 	counter__add(counter, r);
-	if (with_records && !record__send(r))
-		__sync_fetch_and_add(&counter->lost, 1);
+	if (!with_records || record__send(r))
+		return;
+	__sync_fetch_and_add(&counter->lost, 1);
+	if (!r->count)
+		__sync_fetch_and_add(&counter->lost_empty, 1);
 }
 
 SEC("uprobe")
@@ -340,12 +334,8 @@ int nccl_call(struct pt_regs *ctx)
 	struct arguments a;
 	struct nb_record r;
 
-	if (only_listed) {
-		__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-
-		if (!bpf_map_lookup_elem(&processes, &tgid))
-			return 0;
-	}
+	if (!process__is_wanted(bpf_get_current_pid_tgid() >> 32))
+		return 0;
 	library = bpf_map_lookup_elem(&libraries, &id);
 	if (!library || function >= NB_MAX_FUNCTIONS || function >= n_functions) {
 		__sync_fetch_and_add(&lost[NB_LOST_BAD_COOKIE], 1);

@@ -114,6 +114,8 @@ enum nbp_loss {
 	NBP_LOSS_TIMING_ERROR,	   /* calls that the CUDA driver refused */
 	NBP_LOSS_TIMING_ABANDONED, /* timed launches whose end was not seen */
 	NBP_LOSS_TIMING_INVALID,   /* GPU times that cannot be: end before start, absurd length */
+	NBP_LOSS_TIMER_FULL,	/* operations: more under way than the kernel timer has place for */
+	NBP_LOSS_TIMER_REFUSED, /* the kernel timer was asked for and is not on: see detail */
 	NBP_LOSS_MAX,
 };
 
@@ -172,7 +174,8 @@ struct nbp_counts {
 };
 
 struct nbp_operation {
-	__u64 sequence;	  /* NCCL's number of this function; NBP_NO_NUMBER: it keeps none (p2p) */
+	__u64 sequence;	  /* NCCL's number of this function, by copy engine: of all such;
+			     NBP_NO_NUMBER: it keeps none (p2p) */
 	__u64 count;	  /* AllGather, Broadcast: bytes, as NCCL converts them */
 	__u64 launch;	  /* struct nbp_launch; 0: not known */
 	__u64 operation;  /* per communicator from 1: a gap is a loss */
@@ -220,8 +223,8 @@ struct nbp_timer {
 
 struct nbp_loss_record {
 	__u32 reason; /* enum nbp_loss */
-	__u32 pad;
-	__u64 count; /* since the last record of that reason and communicator */
+	__u32 detail; /* NBP_LOSS_TIMER_REFUSED: enum nbp_timer_state */
+	__u64 count;  /* since the last record of that reason and communicator */
 	__u64 total;
 	__u8 pad2[64];
 };
@@ -263,7 +266,24 @@ _Static_assert(sizeof(struct nbp_record) == 128, "nbp_record");
  */
 #define NBP_CONTROL_MAGIC 0x6c727463706c6e62ULL /* "bnlpctrl" */
 
-#define NBP_WANT_KERNEL_TIMER 1u /* NCCL's KernelCh events: only where the job can bear them */
+#define NBP_DEFAULT_BUDGET_PPM 10000 /* what the plugin starts with; wants nothing */
+
+/*
+ * NCCL's KernelCh events. They make NCCL run a polling thread per GPU, take some 34 MB of /dev/shm
+ * for a communicator's rank, and stay in every CUDA graph that is captured meanwhile, on purpose:
+ * nothing else times a graph's replays.
+ */
+#define NBP_WANT_KERNEL_TIMER 1u
+
+/* What became of that wish. */
+enum nbp_timer_state {
+	NBP_TIMER_OFF, /* not asked for, or nobody listens */
+	NBP_TIMER_ON,
+	NBP_TIMER_NO_ABI,  /* NCCL before 2.27 has none that tells the GPU's time */
+	NBP_TIMER_NO_SHM,  /* it would take more than half of what is free in /dev/shm */
+	NBP_TIMER_CHAINED, /* another plugin behind this one may hold the operations' handles */
+	NBP_TIMER_STATE_MAX,
+};
 
 struct nbp_control {
 	__u64 magic;
@@ -272,7 +292,7 @@ struct nbp_control {
 	__u32 budget_ppm;     /* knob: share of wall time that GPU timing may cost; 10000 = 1 % */
 	__u32 launch_cost_ns; /* knob: what timing one launch is taken to cost a job */
 	__u32 wants;	      /* knob: NBP_WANT_* bits */
-	__u32 pad;
+	__u32 timer;	      /* enum nbp_timer_state */
 	__u32 awake;
 	__u32 n_comms;
 	__u64 n_launches; /* seen while awake */

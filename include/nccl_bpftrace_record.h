@@ -84,7 +84,7 @@ struct nb_counter {
 	__u32 last_datatype;
 	__u32 last_redop;
 	__s32 last_root;
-	__u32 pad;
+	__u32 lost_empty; /* of `lost`: calls of count 0, of which no plugin tells */
 };
 
 _Static_assert(sizeof(struct nb_counter) == 88, "nb_counter");
@@ -135,6 +135,8 @@ enum nb_lost {
 	NB_LOST_RING_FULL,    /* the record found no place; the call is counted all the same */
 	NB_LOST_COUNTER_FULL, /* no place even for the overflow key: the call is not in a counter */
 	NB_LOST_BAD_COOKIE,   /* a probe fired that belongs to no known library or function */
+	NB_LOST_PLUGIN_RING_FULL, /* records of the plugin that found no place */
+	NB_LOST_BAD_BATCH, /* records that could not be read from the plugin, or a batch too long */
 	NB_LOST_MAX,
 };
 

@@ -14,7 +14,9 @@
 #include "nccl_bpftrace_record.h"
 #include "util.h"
 
-_Static_assert(NCCL_FN_PROBED <= HELPER_MAX_FDS, "a link per function must fit one message");
+#define REF_CTR_SHIFT 32 /* format/ref_ctr_offset of the uprobe event source: config:32-63 */
+
+_Static_assert(IMAGE_MAX_SITES <= HELPER_MAX_FDS, "a link per site must fit one message");
 
 /* BPF_LINK_CREATE for uprobe_multi: newer than the headers and the libbpf of Debian 12. */
 struct link_create_multi {
@@ -23,16 +25,23 @@ struct link_create_multi {
 	__u32 cnt, multi_flags, pid, pad;
 };
 
-static int link_multi(int program_fd, const char *path, const uint64_t *offsets,
-		      const uint64_t *cookies, uint32_t n)
+/* Where to probe, as the kernel takes it. */
+struct sites {
+	const char *path;
+	uint32_t n;
+	uint64_t offsets[IMAGE_MAX_SITES], ref_ctrs[IMAGE_MAX_SITES], cookies[IMAGE_MAX_SITES];
+};
+
+static int link_multi(int program_fd, const struct sites *sites)
 {
 	struct link_create_multi attr = {
 		.prog_fd = program_fd,
 		.attach_type = ATTACH_TRACE_UPROBE_MULTI,
-		.path = (uintptr_t)path,
-		.offsets = (uintptr_t)offsets,
-		.cookies = (uintptr_t)cookies,
-		.cnt = n,
+		.path = (uintptr_t)sites->path,
+		.offsets = (uintptr_t)sites->offsets,
+		.ref_ctr_offsets = (uintptr_t)sites->ref_ctrs,
+		.cookies = (uintptr_t)sites->cookies,
+		.cnt = sites->n,
 	};
 	int fd = syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 
@@ -41,10 +50,8 @@ static int link_multi(int program_fd, const char *path, const uint64_t *offsets,
 
 bool attach__multi_works(int program_fd)
 {
-	uint64_t offset = 0, cookie = 0;
-
 	/* "/" is no regular file: a kernel that knows the link type says EBADF, others EINVAL. */
-	return link_multi(program_fd, "/", &offset, &cookie, 1) == -EBADF;
+	return link_multi(program_fd, &(struct sites){.path = "/", .n = 1}) == -EBADF;
 }
 
 static int uprobe_pmu_type(void)
@@ -57,55 +64,55 @@ static int uprobe_pmu_type(void)
 	return fscanf(file, "%d", &type) == 1 ? type : -EINVAL;
 }
 
-static int link_perf(int program_fd, int pmu, const char *path, uint64_t offset, uint64_t cookie)
+static int link_perf(int program_fd, int pmu, const struct sites *sites, uint32_t i)
 {
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
 		.type = pmu,
-		.config1 = (uintptr_t)path,
-		.config2 = offset,
+		.config = sites->ref_ctrs[i] << REF_CTR_SHIFT,
+		.config1 = (uintptr_t)sites->path,
+		.config2 = sites->offsets[i],
 	};
-	DECLARE_LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = cookie);
-	_cleanup_close_ int event =
-		syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	DECLARE_LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = sites->cookies[i]);
+	_cleanup_close_ int event = -1;
 
+	if (sites->ref_ctrs[i] > UINT32_MAX)
+		return -EFBIG;
+	event = syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	return bpf_link_create(program_fd, event, BPF_PERF_EVENT, &opts);
 }
 
 /* One link a function. What was made before an error is closed by the child's end. */
-static int link_each(const struct attach_request *request, const char *path,
-		     const uint64_t *offsets, const uint64_t *cookies, int n, int *fds)
+static int link_each(int program_fd, const struct sites *sites, int *fds)
 {
 	int pmu = uprobe_pmu_type();
 
 	if (pmu < 0)
 		return pmu;
-	for (int i = 0; i < n; i++) {
-		fds[i] = link_perf(request->program_fd, pmu, path, offsets[i], cookies[i]);
+	for (uint32_t i = 0; i < sites->n; i++) {
+		fds[i] = link_perf(program_fd, pmu, sites, i);
 		if (fds[i] < 0)
 			return fds[i];
 	}
-	return n;
+	return sites->n;
 }
 
 /* Number of fds, or -errno. */
-static int attach_entries(const struct attach_request *request, const char *path,
-			  const struct nccl_image *image, int *fds)
+static int attach_sites(const struct attach_request *request, const char *path,
+			const struct image *image, int *fds)
 {
-	uint64_t offsets[NCCL_FN_PROBED], cookies[NCCL_FN_PROBED];
-	int n = 0;
+	struct sites sites = {.path = path, .n = image->n_sites};
 
-	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++) {
-		if (!image->entry[i])
-			continue;
-		offsets[n] = image->entry[i];
-		cookies[n++] = NB_COOKIE(request->library, i);
+	for (uint32_t i = 0; i < image->n_sites; i++) {
+		sites.offsets[i] = image->sites[i].offset;
+		sites.ref_ctrs[i] = image->sites[i].ref_ctr;
+		sites.cookies[i] = NB_COOKIE(request->library, image->sites[i].function);
 	}
 	if (!request->multi)
-		return link_each(request, path, offsets, cookies, n, fds);
-	fds[0] = link_multi(request->program_fd, path, offsets, cookies, n);
+		return link_each(request->program_fd, &sites, fds);
+	fds[0] = link_multi(request->program_fd, &sites);
 	return fds[0] < 0 ? fds[0] : 1;
 }
 
@@ -120,17 +127,19 @@ void attach__describe(const struct nccl_layout *layout, struct nb_library *ret)
 	};
 }
 
-/* The BPF side must know the layout before the first probe fires. */
+/* The BPF side must know NCCL's layout before the first probe fires. */
 static int attach_image(const struct attach_request *request, const char *path,
-			const struct nccl_image *image, int *fds)
+			const struct image *image, int *fds)
 {
 	struct nb_library library;
 	uint32_t index = request->library;
-	int err;
+	int err = 0;
 
-	attach__describe(&image->layout, &library);
-	err = bpf_map_update_elem(request->libraries_fd, &index, &library, BPF_ANY);
-	return err ?: attach_entries(request, path, image, fds);
+	if (image->kind == IMAGE_NCCL) {
+		attach__describe(&image->nccl.layout, &library);
+		err = bpf_map_update_elem(request->libraries_fd, &index, &library, BPF_ANY);
+	}
+	return err ?: attach_sites(request, path, image, fds);
 }
 
 static void read_path(const char *map_file, char *buf, size_t size)
@@ -154,8 +163,8 @@ int attach__work(void *arg, int reply_fd)
 	fd = open(map_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return -errno;
-	reply.err = nccl_elf__read(fd, &reply.image);
-	if (reply.err || reply.image.status != NCCL_IMAGE_OK || request->library < 0)
+	reply.err = image__read(fd, &reply.image);
+	if (reply.err || !reply.image.n_sites || reply.image.kind != request->kind)
 		return helper__reply(reply_fd, &reply, sizeof(reply), NULL, 0);
 	n = attach_image(request, map_file, &reply.image, fds);
 	if (n < 0)

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "commands.h"
+#include "plugin_conf.h"
 #include "sanitize.h"
 #include "util.h"
 
@@ -147,13 +148,60 @@ static void check__libraries(struct check *check, struct tracer *tracer)
 	bool any = false;
 
 	for (struct library *l = libraries__first(tracer__libraries(tracer)); l; l = l->hh.next) {
-		if (l->state != LIBRARY_SEEN && l->state != LIBRARY_UNSUPPORTED)
+		if ((l->state != LIBRARY_SEEN && l->state != LIBRARY_UNSUPPORTED) ||
+		    !library__may_be_nccl(l))
 			continue;
 		check__library(check, l);
 		any = true;
 	}
 	if (!any)
 		check__item(check, "library", true, "", "no process has NCCL loaded now");
+}
+
+/* Which jobs can be timed: not a question of whether this host is able. */
+static void check__plugin(struct check *check, struct tracer *tracer)
+{
+	unsigned int n = 0, with = 0, awake = 0;
+	char without[48] = "";
+
+	for (struct process *p = processes__first(tracer__processes(tracer)); p; p = p->hh.next) {
+		if (p->gone_ns || !process__nccl(p) || p->is_fork_copy)
+			continue;
+		n++;
+		with += process__plugin(p) != PLUGIN_ABSENT;
+		awake += process__plugin(p) == PLUGIN_ACTIVE;
+		if (process__plugin(p) == PLUGIN_ABSENT)
+			snprintf(without, sizeof(without), "; not in process %u", p->tgid);
+	}
+	check__item(check, "plugin in jobs", true, "", "in %u of %u NCCL processes, %u awake%s%s",
+		    with, n, awake, without, n - with > 1 ? " and others" : "");
+}
+
+/* For jobs that start from now on: what NCCL's configuration file says. */
+static void check__plugin_conf(struct check *check)
+{
+	struct plugin_conf conf;
+	char value[256], file[PLUGIN_VALUE_MAX + 32];
+	int err = plugin_conf__status(PLUGIN_CONF_PATH, &conf);
+	const char *what = "";
+
+	if (err) {
+		check__item(check, "plugin for the node", true, "", PLUGIN_CONF_PATH ": %s",
+			    strerror(-err));
+		return;
+	}
+	sanitize__text(conf.plugin, value, sizeof(value));
+	plugin_conf__library(conf.plugin, file, sizeof(file));
+	if (conf.state == PLUGIN_CONF_NONE)
+		what = PLUGIN_CONF_PATH
+			" names none: `nccl-bpftrace plugin enable` gives it to every job";
+	else if (conf.state == PLUGIN_CONF_OTHER)
+		what = "another's, by " PLUGIN_CONF_PATH ": ";
+	else if (file[0] == '/' && access(file, R_OK))
+		what = PLUGIN_CONF_PATH " names a file that is not there: ";
+	else
+		what = "by " PLUGIN_CONF_PATH ": ";
+	check__item(check, "plugin for the node", true, "", "%s%s", what, value);
 }
 
 static void on_settled(void *ctx)
@@ -184,8 +232,10 @@ static void check__tracing(struct check *check)
 			    "CAP_PERFMON, or kernel.perf_event_paranoid below 3, is needed", "%s",
 			    err ? strerror(-err) : "perf events");
 	}
-	if (!err && !loop__run(loop))
+	if (!err && !loop__run(loop)) {
 		check__libraries(check, tracer);
+		check__plugin(check, tracer);
+	}
 	tracer__free(tracer);
 	loop__free(loop);
 }
@@ -225,6 +275,7 @@ int cmd_check(const struct options *options)
 	check__kernel(&check);
 	check__privilege(&check);
 	check__tracing(&check);
+	check__plugin_conf(&check);
 	check__textfile_dir(&check);
 	if (options->json)
 		check__print_json(&check);

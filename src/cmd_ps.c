@@ -86,8 +86,9 @@ static json_t *json_of_process(struct tracer *tracer, const struct process *proc
 			 sanitize__text(library->path[0] ? library->path : library->name, path,
 					sizeof(path)),
 			 "nccl_version", nccl_version__format(library->image.version, version),
-			 "gpus", gpus, "job_id", process->info.job.job_id, "plugin", "absent",
-			 "communicators", comms, "not_known", unknown);
+			 "gpus", gpus, "job_id", process->info.job.job_id, "plugin",
+			 plugin_state__name(process__plugin(process)), "communicators", comms,
+			 "not_known", unknown);
 }
 
 static void print_json(struct tracer *tracer)
@@ -120,14 +121,17 @@ static void print_comm(struct tracer *tracer, const struct comm *comm)
 static void print_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
+	enum plugin_state plugin = process__plugin(process);
 	const char *unknown = what_is_unknown(process);
 	char version[16], command[64], path[512];
 
-	printf("%u  %s  NCCL %s  %s%s%s\n", process->tgid,
+	printf("%u  %s  NCCL %s  %s%s%s%s%s\n", process->tgid,
 	       sanitize__text(process->info.command, command, sizeof(command)),
 	       nccl_version__format(library->image.version, version),
 	       sanitize__text(library->path[0] ? library->path : library->name, path, sizeof(path)),
-	       process->info.job.job_id[0] ? "  job " : "", process->info.job.job_id);
+	       process->info.job.job_id[0] ? "  job " : "", process->info.job.job_id,
+	       plugin == PLUGIN_ABSENT ? "" : "  plugin ",
+	       plugin == PLUGIN_ABSENT ? "" : plugin_state__name(plugin));
 	for (struct comm *c = comms__first(tracer__comms(tracer)); c; c = c->hh.next)
 		if (c->key.tgid == process->tgid)
 			print_comm(tracer, c);

@@ -114,6 +114,11 @@ static int run__open_textfile(struct run *run)
 			"nccl-bpftrace: --textfile-dir %s: %s: give a directory that exists and "
 			"can be written to\n",
 			run->dir, strerror(-err));
+	if (err)
+		return err;
+	err = textfile__listen(run->textfile, run->tracer);
+	if (err)
+		fprintf(stderr, "nccl-bpftrace: no memory for GPU times\n");
 	else if (textfile__warning(run->textfile))
 		fprintf(stderr, "nccl-bpftrace: --textfile-dir %s: %s\n", run->dir,
 			textfile__warning(run->textfile));
@@ -167,8 +172,8 @@ static void run__close(struct run *run)
 {
 	screen__free(run->screen);
 	logline__free(run->logline);
-	textfile__free(run->textfile);
 	tracer__free(run->tracer);
+	textfile__free(run->textfile);
 	loop__free(run->loop);
 }
 

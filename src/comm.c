@@ -19,7 +19,7 @@ int comms__new(struct comms **ret)
 	return 0;
 }
 
-static struct public_name *comms__find_name(const struct comms *comms, uint64_t hash, int64_t rank)
+struct public_name *comms__find_name(const struct comms *comms, uint64_t hash, int64_t rank)
 {
 	const struct {
 		uint64_t hash;

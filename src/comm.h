@@ -109,6 +109,9 @@ static inline bool comm__expired(const struct comm *comm, uint64_t before_ns)
 	return comm->dead_ns && comm->dead_ns < before_ns;
 }
 
+/* The one that is known to the world by hash and rank, when it is of this process; NULL. */
+struct comm *comms__named(const struct comms *comms, uint32_t tgid, uint64_t hash, int32_t rank);
+
 struct comm *comms__first(struct comms *comms); /* next: comm->hh.next */
 unsigned int comms__count_of(const struct comms *comms);
 

@@ -68,5 +68,7 @@ void comms__claim_creation(struct comms *comms, struct comm *comm);
 
 /* comm.c: the living communicator at an address, or NULL. */
 struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address);
+/* comm.c: who bears it, or NULL. */
+struct public_name *comms__find_name(const struct comms *comms, uint64_t hash, int64_t rank);
 
 #endif

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the sinks ask of one communicator. */
-#include "comm.h"
+#include "comm_private.h"
+
+struct comm *comms__named(const struct comms *comms, uint32_t tgid, uint64_t hash, int32_t rank)
+{
+	struct public_name *name = comms__find_name(comms, hash, rank);
+
+	return name && name->comm->key.tgid == tgid ? name->comm : NULL;
+}
 
 static bool times_ranks(enum nccl_operation operation)
 {

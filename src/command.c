@@ -20,6 +20,11 @@ struct tracer_options command__tracer_options(const struct options *options)
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
 		.fuse = options->fuse,
+		.knobs =
+			{
+				.budget_ppm = options->gpu_budget_ppm,
+				.wants = options->kernel_timer ? NBP_WANT_KERNEL_TIMER : 0,
+			},
 	};
 
 	memcpy(t.pids, options->pids, sizeof(t.pids));

@@ -35,9 +35,9 @@ static void scan__flush(struct scan *scan)
 {
 	size_t len = offsetof(struct commscan_reply, entries[scan->reply.n]);
 
-	if (scan->reply.n && !scan->err)
+	if ((scan->reply.n || scan->reply.semaphore) && !scan->err)
 		scan->err = helper__reply(scan->reply_fd, &scan->reply, len, NULL, 0);
-	scan->reply.n = 0;
+	scan->reply.n = scan->reply.semaphore = 0;
 }
 
 static void scan__look(struct scan *scan, uint64_t address, uint64_t pointer, bool listed)
@@ -73,6 +73,15 @@ static void scan__list(struct scan *scan)
 	}
 }
 
+static void scan__semaphore(struct scan *scan)
+{
+	uint64_t at = scan->request->semaphore;
+	uint16_t value;
+
+	if (at && !read_memory(scan, at, &value, sizeof(value)))
+		scan->reply.semaphore = value;
+}
+
 int commscan__work(void *arg, int reply_fd)
 {
 	struct scan scan = {.request = arg, .reply_fd = reply_fd};
@@ -85,6 +94,7 @@ int commscan__work(void *arg, int reply_fd)
 	if (fd < 0)
 		return -errno;
 	scan.mem_fd = fd;
+	scan__semaphore(&scan);
 	scan__list(&scan);
 	for (uint32_t i = 0; i < scan.request->n_addresses; i++)
 		scan__look(&scan, scan.request->addresses[i], 0, false);

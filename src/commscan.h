@@ -15,8 +15,9 @@
 struct commscan_request {
 	uint32_t pid;
 	uint32_t n_addresses, n_pointers;
-	uint64_t list;	 /* run-time address of ncclComms, 0: unknown */
-	uint64_t n_list; /* of nNcclComms */
+	uint64_t list;	    /* run-time address of ncclComms, 0: unknown */
+	uint64_t n_list;    /* of nNcclComms */
+	uint64_t semaphore; /* of the cooperating plugin; 0: none, or not asked */
 	struct nccl_layout layout;
 	uint64_t addresses[COMMSCAN_MAX_ADDRESSES]; /* communicators to look at besides */
 	uint64_t pointers[COMMSCAN_MAX_ADDRESSES];  /* ncclComm_t variables that hold one */
@@ -32,7 +33,8 @@ struct commscan_entry {
 };
 
 struct commscan_reply {
-	uint32_t n, pad;
+	uint32_t n;
+	uint32_t semaphore; /* its value: not 0 while a tracer is attached to the plugin */
 	struct commscan_entry entries[COMMSCAN_PER_MESSAGE];
 };
 

@@ -236,3 +236,11 @@ const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bu
 
 	return bsearch(&key, table->gpus, table->count, sizeof(key), gpu__compare);
 }
+
+const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid)
+{
+	for (size_t i = 0; uuid[0] && i < table->count; i++)
+		if (!strcmp(table->gpus[i].uuid, uuid))
+			return &table->gpus[i];
+	return NULL;
+}

@@ -335,6 +335,28 @@ unsigned int helpers__pending(const struct helpers *h)
 	return h->n_running + h->queue.n + h->doubtful.n;
 }
 
+void helpers__run_last(struct helpers *h, helper_work_fn *work, void *arg, uint64_t wait_ns)
+{
+	const struct timespec pause = {.tv_nsec = NSEC_PER_MSEC};
+	const int nothing = -1;
+	uint64_t until = now_ns() + wait_ns;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		helper_child__hold_only(&nothing, 1, -1);
+		_exit(work(arg, -1) ? 1 : 0);
+	}
+	if (pid < 0)
+		return;
+	while (waitpid(pid, NULL, WNOHANG) == 0) {
+		if (now_ns() > until) {
+			helpers__bury(h, pid);
+			return;
+		}
+		nanosleep(&pause, NULL);
+	}
+}
+
 void helpers__close_elsewhere(struct helpers *h, const int *fds, int n_fds)
 {
 	int hold[2];

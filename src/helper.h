@@ -60,6 +60,12 @@ unsigned int helpers__pending(const struct helpers *helpers);
  */
 void helpers__close_elsewhere(struct helpers *helpers, const int *fds, int n_fds);
 
+/*
+ * What must still be done when the loop has ended: in a child, waited for at most so long. It is
+ * left behind then, and ends with its work.
+ */
+void helpers__run_last(struct helpers *helpers, helper_work_fn *work, void *arg, uint64_t wait_ns);
+
 /* In the child: sends one message, with n_fds descriptors. 0 or -errno. */
 int helper__reply(int reply_fd, const void *data, size_t len, const int *fds, int n_fds);
 

@@ -9,7 +9,7 @@
 
 #include "util.h"
 
-#define MAX_FILES 32768 /* files remembered as not NCCL; the oldest is forgotten first */
+#define MAX_FILES 32768 /* files remembered; of those of no kind the oldest is forgotten first */
 
 struct libraries {
 	struct library *all;
@@ -75,7 +75,7 @@ static void libraries__forget_oldest(struct libraries *libraries)
 
 	HASH_ITER(hh, libraries->all, library, next)
 	{
-		if (library->state != LIBRARY_NOT_NCCL && library->state != LIBRARY_UNREADABLE)
+		if (library->state != LIBRARY_PLAIN && library->state != LIBRARY_UNREADABLE)
 			continue;
 		libraries__remove(libraries, library);
 		return;
@@ -136,6 +136,11 @@ bool library__called_like_nccl(const struct library *library)
 	return !strncmp(library->name, "libnccl", strlen("libnccl"));
 }
 
+bool library__may_be_nccl(const struct library *library)
+{
+	return library->kind == IMAGE_NCCL || library->kind == IMAGE_NONE;
+}
+
 void library__fail(struct libraries *libraries, struct library *library, int err)
 {
 	char reason[96];
@@ -171,14 +176,16 @@ void library__settle(struct libraries *libraries, struct library *library,
 {
 	char reason[96];
 
-	library->image = reply->image;
+	library->kind = reply->image.kind;
+	library->image = reply->image.nccl;
+	library->semaphore = reply->image.semaphore;
 	memcpy(library->path, reply->path, sizeof(library->path));
 	library->path[sizeof(library->path) - 1] = 0;
-	if (reply->image.status == NCCL_IMAGE_NOT_NCCL) {
-		library__reject(libraries, library, LIBRARY_NOT_NCCL, "");
-	} else if (reply->image.status != NCCL_IMAGE_OK) {
+	if (reply->image.kind == IMAGE_NONE) {
+		library__reject(libraries, library, LIBRARY_PLAIN, "");
+	} else if (!reply->image.n_sites) {
 		library__reject(libraries, library, LIBRARY_UNSUPPORTED,
-				nccl_image__reason(&reply->image));
+				nccl_image__reason(&library->image));
 	} else if (n_fds > 0) {
 		library->state = LIBRARY_TRACED;
 		library__keep_links(library, fds, n_fds);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The files that were found mapped: which of them hold NCCL, and the probes on those. */
+/* The files that were found mapped: what they are, and the probes on those of a kind to probe. */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 
@@ -12,10 +12,10 @@
 
 enum library_state {
 	LIBRARY_WAITING, /* a helper looks at it */
-	LIBRARY_NOT_NCCL,
+	LIBRARY_PLAIN,	 /* of no kind that is probed */
 	LIBRARY_TRACED,
-	LIBRARY_SEEN,	     /* NCCL, not attached: not yet, or only looked at (ps) */
-	LIBRARY_UNSUPPORTED, /* NCCL, or called so, but cannot be traced: see reason */
+	LIBRARY_SEEN,	     /* of a kind, not attached: not yet, or only looked at (ps) */
+	LIBRARY_UNSUPPORTED, /* of a kind, or called like NCCL, but cannot be traced: see reason */
 	LIBRARY_UNREADABLE,  /* nobody knows; not called like NCCL */
 };
 
@@ -29,9 +29,11 @@ struct library {
 	struct inode_key key;
 	int index; /* in the BPF map, -1: none */
 	enum library_state state;
-	struct nccl_image image;
-	char name[32];	/* last component of the path */
-	char path[256]; /* as a process saw it */
+	enum image_kind kind;	 /* IMAGE_NONE: not known either */
+	struct nccl_image image; /* of IMAGE_NCCL */
+	uint64_t semaphore;	 /* of IMAGE_PLUGIN, see struct image */
+	char name[32];		 /* last component of the path */
+	char path[256];		 /* as a process saw it */
 	char reason[128];
 	int *links, n_links;
 	unsigned int n_processes;
@@ -56,9 +58,11 @@ struct library *libraries__add(struct libraries *libraries, const struct nb_mapp
 
 /* Gives it a place in the BPF map. 0 or -ENOSPC. */
 int libraries__take_index(struct libraries *libraries, struct library *library);
-/* NCCL that is not to be traced, and why. */
+/* One that is not to be traced, and why. */
 void library__refuse(struct library *library, const char *why);
 bool library__called_like_nccl(const struct library *library);
+/* It is NCCL, or nobody could see what it is and it is called so. */
+bool library__may_be_nccl(const struct library *library);
 void libraries__remove(struct libraries *libraries, struct library *library);
 
 /* Takes over a helper's verdict and its fds. */

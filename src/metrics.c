@@ -7,6 +7,8 @@
 #define JOB "job_id", "UUID"
 /* A rank of a communicator. */
 #define COMM JOB, "comm", "rank"
+/* What was timed, and how NCCL did it. */
+#define TIMED JOB, "operation", "size", "scope", "algorithm", "protocol"
 
 /* Each row would be indented once more. */
 /* clang-format off */
@@ -41,6 +43,21 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "Records lost before they were taken into account, by reason.",
 		.labels = LABELS("reason"),
+	},
+	[METRIC_INVALID_TIMINGS] = {
+		.name = "nccl_bpftrace_invalid_timings_total",
+		.type = "counter",
+		.help = "GPU times that were refused or did not come, by reason. They are in "
+			"no other metric.",
+		.labels = LABELS("reason"),
+	},
+	[METRIC_SAMPLE_RATIO] = {
+		.name = "nccl_bpftrace_timing_sample_ratio",
+		.type = "gauge",
+		.help = "Share of the kernel launches between the last two times this file "
+			"was made whose GPU time is known.",
+		.labels = LABELS(JOB),
+		.capped = true,
 	},
 	[METRIC_SERIES_SUPPRESSED] = {
 		.name = "nccl_bpftrace_series_suppressed_total",
@@ -124,6 +141,58 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "Unix time of the last NCCL call seen on this communicator.",
 		.labels = LABELS(COMM),
+		.capped = true,
+	},
+	[METRIC_IN_FLIGHT] = {
+		.name = "nccl_operations_in_flight",
+		.type = "gauge",
+		.help = "Kernel launches of this communicator up to the last one that is "
+			"timed that are not known to be done.",
+		.labels = LABELS(COMM),
+		.capped = true,
+	},
+	[METRIC_OLDEST_IN_FLIGHT] = {
+		.name = "nccl_oldest_in_flight_start_timestamp_seconds",
+		.type = "gauge",
+		.help = "Unix time at which the oldest launch in flight was launched.",
+		.labels = LABELS(COMM),
+		.capped = true,
+	},
+	[METRIC_DURATION] = {
+		.name = "nccl_operation_duration_seconds",
+		.type = "histogram",
+		.help = "GPU time of kernel launches, sampled, by their operation and the "
+			"bytes of all of it.",
+		.labels = LABELS(JOB, "operation", "size", "scope"),
+		.capped = true,
+	},
+	[METRIC_TIMED_OPERATIONS] = {
+		.name = "nccl_timed_operations_total",
+		.type = "counter",
+		.help = "NCCL operations in the launches whose GPU time is known.",
+		.labels = LABELS(TIMED),
+		.capped = true,
+	},
+	[METRIC_TIMED_SECONDS] = {
+		.name = "nccl_timed_seconds_total",
+		.type = "counter",
+		.help = "GPU time of the launches whose GPU time is known.",
+		.labels = LABELS(TIMED),
+		.capped = true,
+	},
+	[METRIC_TIMED_BUS_BYTES] = {
+		.name = "nccl_timed_bus_bytes_total",
+		.type = "counter",
+		.help = "Bytes on the bus, in the sense of nccl-tests, of the launches whose "
+			"GPU time is known.",
+		.labels = LABELS(TIMED),
+		.capped = true,
+	},
+	[METRIC_QUEUE] = {
+		.name = "nccl_operation_queue_seconds",
+		.type = "histogram",
+		.help = "Time from the call on the host to the start on the GPU, sampled.",
+		.labels = LABELS(JOB),
 		.capped = true,
 	},
 };

@@ -20,6 +20,8 @@ enum metric_id {
 	METRIC_PROCESSES,
 	METRIC_EVENTS,
 	METRIC_EVENTS_LOST,
+	METRIC_INVALID_TIMINGS,
+	METRIC_SAMPLE_RATIO,
 	METRIC_SERIES_SUPPRESSED,
 	METRIC_CPU_SECONDS,
 	METRIC_RESIDENT_MEMORY,
@@ -31,12 +33,19 @@ enum metric_id {
 	METRIC_OPERATION_SEQUENCE,
 	METRIC_OPERATION_SIGNATURE,
 	METRIC_LAST_OPERATION,
+	METRIC_IN_FLIGHT,
+	METRIC_OLDEST_IN_FLIGHT,
+	METRIC_DURATION,
+	METRIC_TIMED_OPERATIONS,
+	METRIC_TIMED_SECONDS,
+	METRIC_TIMED_BUS_BYTES,
+	METRIC_QUEUE,
 	METRIC_COUNT,
 };
 
 struct prom_family {
 	const char *name;
-	const char *type;	   /* "counter" or "gauge" */
+	const char *type;	   /* "counter", "gauge" or "histogram" */
 	const char *help;	   /* one line, nothing in it that needs escaping */
 	const char *const *labels; /* in the order of the values; ends with NULL */
 	bool capped; /* its series are made by jobs, so that they count against the cap */

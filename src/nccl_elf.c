@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "elf_file.h"
 #include "nccl_code.h"
 #include "util.h"
 
@@ -354,30 +353,34 @@ static int scan__run(struct scan *scan)
 	return err == -EBADMSG || err == -EFBIG || err > 0 ? 0 : err;
 }
 
-int nccl_elf__read_with(const struct nccl_elf_options *options, int fd, struct nccl_image *ret)
+int nccl_elf__read_file(const struct nccl_elf_options *options, const struct elf_file *file,
+			struct nccl_image *ret)
 {
 	struct nccl_image image = {0};
-	struct elf_file file;
 	struct scan scan = {.arch = options->arch,
 			    .code_only = options->code_only,
-			    .file = &file,
+			    .file = file,
 			    .image = &image};
-	int err = elf_file__open(&file, fd);
+	int err = scan__run(&scan);
 
-	if (!err) {
-		err = scan__run(&scan);
-		elf_file__close(&file);
-	} else if (err == -ENOEXEC || err == -EBADMSG || err == -EFBIG) {
-		err = 0;
-	}
 	if (!err)
 		*ret = image;
 	return err;
 }
 
-int nccl_elf__read(int fd, struct nccl_image *ret)
+int nccl_elf__read(const struct nccl_elf_options *options, int fd, struct nccl_image *ret)
 {
-	return nccl_elf__read_with(&(struct nccl_elf_options){.arch = NCCL_ARCH_HOST}, fd, ret);
+	struct elf_file file;
+	int err = elf_file__open(&file, fd);
+
+	if (!err) {
+		err = nccl_elf__read_file(options, &file, ret);
+		elf_file__close(&file);
+	} else if (err == -ENOEXEC || err == -EBADMSG || err == -EFBIG) {
+		*ret = (struct nccl_image){0};
+		err = 0;
+	}
+	return err;
 }
 
 static const char *const reasons[] = {

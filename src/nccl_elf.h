@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "elf_file.h"
 #include "nccl_api.h"
 #include "nccl_layout.h"
 
@@ -45,15 +46,15 @@ struct nccl_image {
 	char unknown[NCCL_IMAGE_MAX_UNKNOWN][NCCL_IMAGE_UNKNOWN_SIZE];
 };
 
-/* 0 or -errno when the file cannot be read at all; what it is stands in the status. */
-int nccl_elf__read(int fd, struct nccl_image *ret);
-
 struct nccl_elf_options {
 	enum nccl_arch arch; /* the machine that the file is read for */
 	bool code_only;	     /* as a stripped one, the first of its release that is seen */
 };
 
-int nccl_elf__read_with(const struct nccl_elf_options *options, int fd, struct nccl_image *ret);
+/* 0 or -errno when the file cannot be read at all; what it is stands in the status. */
+int nccl_elf__read_file(const struct nccl_elf_options *options, const struct elf_file *file,
+			struct nccl_image *ret);
+int nccl_elf__read(const struct nccl_elf_options *options, int fd, struct nccl_image *ret);
 
 /* One phrase, to stand behind a file's name: "holds NCCL, but ...". */
 const char *nccl_image__reason(const struct nccl_image *image);

@@ -1,187 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "options.h"
-
-#include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cgroup.h"
 #include "config_file.h"
-#include "util.h"
-
-#define BIT(command) (1U << COMMAND_##command)
-#define EVERY	     (BIT(RUN) | BIT(PS) | BIT(CHECK))
-#define FIELD(name)  offsetof(struct options, name)
-
-static void *field(struct options *options, const struct option_row *row)
-{
-	return (char *)options + row->offset;
-}
-
-/* Why a value is refused: whoever knows where it stands prints it. */
-static int __attribute__((format(printf, 2, 3)))
-refuse(struct options *options, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(options->why, sizeof(options->why), format, args);
-	va_end(args);
-	return -EINVAL;
-}
-
-static int parse_flag(struct options *options, const char *value, const struct option_row *row)
-{
-	bool *flag = field(options, row);
-
-	/* The command line gives no value, the configuration file must. */
-	if (value && strcmp(value, "yes") && strcmp(value, "no"))
-		return refuse(options, "%s: '%s' is neither yes nor no", row->name, value);
-	*flag = !value || !strcmp(value, "yes");
-	return 0;
-}
-
-static int parse_text(struct options *options, const char *value, const struct option_row *row)
-{
-	if (!*value)
-		return refuse(options, "--%s is empty: give a %s", row->name, row->metavar);
-	*(const char **)field(options, row) = value;
-	return 0;
-}
-
-/* Digits only: no sign, no space, no base but ten. */
-static int parse_digits(const char *text, uint64_t *ret)
-{
-	uint64_t n = 0;
-
-	if (!*text)
-		return -EINVAL;
-	for (; *text; text++) {
-		if (!isdigit((unsigned char)*text) || n > (UINT64_MAX - 9) / 10)
-			return -EINVAL;
-		n = n * 10 + (*text - '0');
-	}
-	*ret = n;
-	return 0;
-}
-
-static int bad_number(struct options *options, const char *value, const struct option_row *row)
-{
-	return refuse(options, "--%s: '%s' is not a whole number from %llu to %llu", row->name,
-		      value, (unsigned long long)row->min, (unsigned long long)row->max);
-}
-
-static int parse_number(struct options *options, const char *value, const struct option_row *row)
-{
-	uint64_t n;
-
-	if (parse_digits(value, &n) || n < row->min || n > row->max)
-		return bad_number(options, value, row);
-	*(uint64_t *)field(options, row) = n;
-	return 0;
-}
-
-static int parse_pid(struct options *options, const char *value, const struct option_row *row)
-{
-	uint64_t n;
-
-	if (parse_digits(value, &n) || n < row->min || n > row->max)
-		return bad_number(options, value, row);
-	if (options->n_pids == TRACER_MAX_PIDS)
-		return refuse(options, "--pid: at most %d; use --cgroup for more", TRACER_MAX_PIDS);
-	options->pids[options->n_pids++] = n;
-	return 0;
-}
-
-static int parse_method(struct options *options, const char *value, const struct option_row *row)
-{
-	static const char *const names[] = {
-		[PROBE_AUTO] = "auto", [PROBE_MULTI] = "multi", [PROBE_PERF] = "perf"};
-
-	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
-		if (strcmp(names[i], value))
-			continue;
-		options->method = i;
-		return 0;
-	}
-	return refuse(options, "--%s: '%s' is none of auto, multi, perf", row->name, value);
-}
-
-static int parse_size(struct options *options, const char *value, const struct option_row *row)
-{
-	size_t digits = strspn(value, "0123456789");
-	char number[24], unit = value[digits];
-	uint64_t n, shift = unit == 'K' ? 10 : unit == 'M' ? 20 : 0;
-
-	if (digits < sizeof(number) && (!unit || (shift && !value[digits + 1]))) {
-		memcpy(number, value, digits);
-		number[digits] = 0;
-		if (!parse_digits(number, &n) && n <= row->max >> shift && n << shift >= row->min) {
-			*(uint64_t *)field(options, row) = n << shift;
-			return 0;
-		}
-	}
-	return refuse(options, "--%s: '%s' is not a size from 4K to 1024M", row->name, value);
-}
-
-static int parse_cgroup(struct options *options, const char *value, const struct option_row *row)
-{
-	char *name;
-
-	if (cgroup__resolve(value, &name))
-		return refuse(options,
-			      "--%s: there is no cgroup '%s': give its directory below "
-			      "/sys/fs/cgroup",
-			      row->name, value);
-	*(const char **)field(options, row) = name;
-	return 0;
-}
-
-const struct option_row option_rows[] = {
-	{"textfile-dir", 0, "DIR", BIT(RUN) | BIT(CHECK),
-	 "write nccl_bpftrace.prom there (default: /var/lib/prometheus/node-exporter if it exists)",
-	 parse_text, .offset = FIELD(textfile_dir)},
-	{"interval", 0, "SEC", BIT(RUN), "seconds between two textfiles or log lines (15)",
-	 parse_number, 1, 86400, FIELD(interval_s)},
-	{"duration", 0, "SEC", BIT(RUN),
-	 "end after so many seconds (default: until SIGINT or SIGTERM)", parse_number, 1, 31536000,
-	 FIELD(duration_s)},
-	{"pid", 0, "PID", BIT(RUN) | BIT(PS), "only this process; can be given more than once",
-	 parse_pid, 1, 4194304, 0},
-	{"cgroup", 0, "PATH", BIT(RUN) | BIT(PS),
-	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_cgroup,
-	 .offset = FIELD(cgroup)},
-	{"no-ui", 0, NULL, BIT(RUN), "log lines, even on a terminal", parse_flag,
-	 .offset = FIELD(no_ui)},
-	{"cluster", 0, "NAME", BIT(RUN),
-	 "add a label `cluster` to every series (a job's SLURM_CLUSTER_NAME)", parse_text,
-	 .offset = FIELD(cluster)},
-	{"max-series", 0, "N", BIT(RUN), "at most so many series of jobs in the textfile (5000)",
-	 parse_number, 1, 1000000, FIELD(max_series)},
-	{"ring-size", 0, "SIZE", BIT(RUN), "ring buffer for records, 4K to 1024M (4M)", parse_size,
-	 4096, 1ULL << 30, FIELD(ring_bytes)},
-	{"attach", 0, "METHOD", BIT(RUN),
-	 "auto (the default), multi (uprobe_multi, Linux 6.6) or perf (perf events)", parse_method,
-	 0, 0, 0},
-	{"fuse", 0, NULL, BIT(RUN),
-	 "probe files on FUSE mounts too: one that hangs can then stop every fork here", parse_flag,
-	 .offset = FIELD(fuse)},
-	{"config", 0, "FILE", BIT(RUN),
-	 "read `option = value` lines from it; the command line wins", parse_text,
-	 .offset = FIELD(config)},
-	{"json", 0, NULL, BIT(PS) | BIT(CHECK), "print one JSON object", parse_flag,
-	 .offset = FIELD(json)},
-	{"verify-records", 0, NULL, BIT(RUN), NULL, parse_flag, .offset = FIELD(checksum)},
-	{"verbose", 'v', NULL, EVERY, "show libbpf's messages too", parse_flag,
-	 .offset = FIELD(verbose)},
-	{"help", 'h', NULL, EVERY, "this text", parse_flag, .offset = FIELD(help)},
-	{"version", 'V', NULL, EVERY, "versions of this program, libbpf and the kernel", parse_flag,
-	 .offset = FIELD(version)},
-};
-const unsigned int n_option_rows = ARRAY_SIZE(option_rows);
+#include "options_private.h"
 
 static const struct option_row *find_option(const char *name, size_t len, char letter)
 {
@@ -249,23 +71,46 @@ static int parse_command(struct options *options, const char *name)
 	return -EINVAL;
 }
 
+static bool is_action(const char *actions, const char *word)
+{
+	size_t len = strchr(word, ' ') ? 0 : strlen(word);
+
+	for (const char *at = len ? actions : NULL; at && (at = strstr(at, word)); at += len)
+		if ((at == actions || at[-1] == ' ') && (!at[len] || at[len] == ' '))
+			return len;
+	return false;
+}
+
+static int parse_action(struct options *options, const char *word)
+{
+	const struct command_row *command = &command_rows[options->command];
+
+	if (!is_action(command->actions, word) || (options->action && options->action != word)) {
+		fprintf(stderr,
+			"nccl-bpftrace: unexpected argument '%s': see nccl-bpftrace %s --help\n",
+			word, command->name);
+		return -EINVAL;
+	}
+	options->action = word;
+	return 0;
+}
+
 static int parse_line(struct options *options, int argc, char **argv, int at)
 {
-	for (; at < argc; at++) {
-		int err;
+	const struct command_row *command = &command_rows[options->command];
 
-		if (argv[at][0] != '-' || !argv[at][1]) {
-			fprintf(stderr,
-				"nccl-bpftrace: unexpected argument '%s': see nccl-bpftrace "
-				"%s --help\n",
-				argv[at], command_rows[options->command].name);
-			return -EINVAL;
-		}
-		err = parse_option(options, argv, &at);
+	for (; at < argc; at++) {
+		bool is_option = argv[at][0] == '-' && argv[at][1];
+		int err = is_option ? parse_option(options, argv, &at)
+				    : parse_action(options, argv[at]);
+
 		if (err)
 			return err;
 	}
-	return 0;
+	if (!command->actions || options->action || options->help || options->version)
+		return 0;
+	fprintf(stderr, "nccl-bpftrace: %s needs one of: %s\n", command->name, command->actions);
+	return -EINVAL;
 }
 
 static int parse_setting(void *ctx, const char *key, const char *value, const char **ret_why)
@@ -275,10 +120,11 @@ static int parse_setting(void *ctx, const char *key, const char *value, const ch
 
 	*ret_why = options->why;
 	if (!row || !(row->commands & BIT(RUN)))
-		return refuse(options,
-			      "'%s' is not an option of `run`: see nccl-bpftrace run --help", key);
+		return options__refuse(
+			options, "'%s' is not an option of `run`: see nccl-bpftrace run --help",
+			key);
 	if (!strcmp(key, "config") || !strcmp(key, "help") || !strcmp(key, "version"))
-		return refuse(options, "only the command line takes '%s'", key);
+		return options__refuse(options, "only the command line takes '%s'", key);
 	return row->parse(options, value, row);
 }
 
@@ -290,6 +136,7 @@ int options__parse(struct options *options, int argc, char **argv)
 		.interval_s = 15,
 		.max_series = 5000,
 		.ring_bytes = PROBE_DEFAULT_RING_BYTES,
+		.gpu_budget_ppm = NBP_DEFAULT_BUDGET_PPM,
 	};
 	if (argc > 1 && argv[1][0] != '-' && (err = parse_command(options, argv[at++])))
 		return err;
@@ -317,16 +164,19 @@ static void help_option(FILE *out, const struct option_row *row)
 
 	snprintf(left, sizeof(left), "%s%c%s--%s%s%s", row->letter ? "-" : "  ", row->letter ?: ' ',
 		 row->letter ? ", " : " ", row->name, row->metavar ? " " : "", row->metavar ?: "");
-	fprintf(out, "  %-26s %s\n", left, row->help);
+	fprintf(out, "  %-28s %s\n", left, row->help);
 }
 
 void options__help(FILE *out, const struct options *options)
 {
+	const struct command_row *command = &command_rows[options->command];
+
 	if (options->command == COMMAND_RUN)
 		help_commands(out);
 	else
-		fprintf(out, "Usage: nccl-bpftrace %s [OPTION]...\n%s\n\nOptions:\n",
-			command_rows[options->command].name, command_rows[options->command].help);
+		fprintf(out, "Usage: nccl-bpftrace %s%s%s [OPTION]...\n%s\n\nOptions:\n",
+			command->name, command->actions ? " " : "", command->actions ?: "",
+			command->help);
 	for (unsigned int i = 0; i < n_option_rows; i++)
 		if (option_rows[i].help && option_rows[i].commands & 1U << options->command)
 			help_option(out, &option_rows[i]);

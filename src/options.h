@@ -13,17 +13,20 @@
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_CANNOT_TRACE = 3 };
 
-enum command_id { COMMAND_RUN, COMMAND_PS, COMMAND_CHECK, COMMAND_MAX };
+enum command_id { COMMAND_RUN, COMMAND_PS, COMMAND_CHECK, COMMAND_PLUGIN, COMMAND_MAX };
 
 struct options {
 	enum command_id command;
+	const char *action;	  /* of a command that has some: one of its row's */
 	const char *textfile_dir; /* NULL: the default, when it exists */
 	const char *cgroup, *cluster, *config;
+	const char *conf, *plugin;	 /* NULL: NCCL's own file; this program's own plugin */
 	uint64_t interval_s, duration_s; /* duration 0: until a signal */
 	uint64_t max_series, ring_bytes;
+	uint64_t gpu_budget_ppm; /* of wall time */
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
-	bool no_ui, fuse, json, verbose, checksum, help, version;
+	bool kernel_timer, no_ui, fuse, json, chain, verbose, checksum, help, version;
 	enum probe_method method;
 	char why[512]; /* a value was refused */
 };
@@ -42,6 +45,7 @@ struct option_row {
 struct command_row {
 	const char *name, *help;
 	int (*run)(const struct options *options);
+	const char *actions; /* "one two": a word that it needs; NULL: none */
 };
 
 extern const struct option_row option_rows[];

@@ -23,8 +23,7 @@ struct probe {
 	struct nccl_bpftrace_bpf *skel;
 	struct bpf_link *iterator;
 	struct ring_buffer *ring;
-	probe_record_fn *on_record;
-	void *ctx;
+	struct probe_listener listener;
 	uint64_t received, bad;
 	bool multi, checksum;
 	struct nb_key *keys; /* READ_BATCH of each, for batched look-ups */
@@ -67,6 +66,18 @@ static uint64_t round_up_ring(uint64_t bytes)
 	return size;
 }
 
+static struct bpf_program *probe__program(const struct probe *probe, enum image_kind kind)
+{
+	switch (kind) {
+	case IMAGE_NCCL:
+		return probe->skel->progs.nccl_call;
+	case IMAGE_PLUGIN:
+		return probe->skel->progs.plugin_batch;
+	default:
+		return NULL;
+	}
+}
+
 static void probe__fill(struct probe *probe, const struct probe_options *options)
 {
 	struct nccl_bpftrace_bpf__rodata *ro = probe->skel->rodata;
@@ -84,8 +95,8 @@ static void probe__fill(struct probe *probe, const struct probe_options *options
 	ro->with_records = !options->no_records;
 	bpf_map__set_max_entries(probe->skel->maps.events, ring);
 	bpf_map__set_max_entries(probe->skel->maps.new_mappings, libbpf_num_possible_cpus());
-	if (probe->multi)
-		bpf_program__set_expected_attach_type(probe->skel->progs.nccl_call,
+	for (int kind = IMAGE_NONE + 1; probe->multi && kind < IMAGE_KINDS; kind++)
+		bpf_program__set_expected_attach_type(probe__program(probe, kind),
 						      ATTACH_TRACE_UPROBE_MULTI);
 }
 
@@ -114,7 +125,7 @@ static int probe__load_best(struct probe *probe, const struct probe_options *opt
 	err = probe__load(probe, options);
 	if (options->method == PROBE_PERF)
 		return err;
-	if (!err && attach__multi_works(bpf_program__fd(probe->skel->progs.nccl_call)))
+	if (!err && attach__multi_works(probe__program_fd(probe, IMAGE_NCCL)))
 		return 0;
 	if (options->method == PROBE_MULTI)
 		return err ?: -EOPNOTSUPP;
@@ -141,20 +152,42 @@ static const char *explain(int err)
 	}
 }
 
+static bool probe__take_call(struct probe *probe, const struct nb_record *record, size_t size)
+{
+	if (size < sizeof(*record) || record->size != sizeof(*record) ||
+	    record->function >= NCCL_FN_PROBED || record->library >= NB_MAX_LIBRARIES ||
+	    (probe->checksum && record->checksum != nb_record_checksum(record)))
+		return false;
+	if (probe->listener.call)
+		probe->listener.call(probe->listener.ctx, record);
+	return true;
+}
+
+/* What lies in it is the process's own word; at least it must be of this plugin's making. */
+static bool probe__take_plugin(struct probe *probe, const struct nb_plugin_record *record,
+			       size_t size)
+{
+	if (size < sizeof(*record) || record->size != sizeof(*record) ||
+	    record->record.size != sizeof(record->record) || !record->record.kind ||
+	    record->record.kind >= NBP_KIND_MAX)
+		return false;
+	if (probe->listener.plugin)
+		probe->listener.plugin(probe->listener.ctx, record);
+	return true;
+}
+
 static int on_ring_record(void *ctx, void *data, size_t size)
 {
 	struct probe *probe = ctx;
-	const struct nb_record *record = data;
+	const uint16_t *kind = data;
+	bool good = false;
 
-	if (size < sizeof(*record) || record->size != sizeof(*record) ||
-	    record->function >= NCCL_FN_PROBED || record->library >= NB_MAX_LIBRARIES ||
-	    (probe->checksum && record->checksum != nb_record_checksum(record))) {
-		probe->bad++;
-		return 0;
-	}
-	probe->received++;
-	if (probe->on_record)
-		probe->on_record(probe->ctx, record);
+	if (size >= sizeof(*kind) && *kind == NB_KIND_PLUGIN)
+		good = probe__take_plugin(probe, data, size);
+	else if (size >= sizeof(*kind))
+		good = probe__take_call(probe, data, size);
+	probe->received += good;
+	probe->bad += !good;
 	return 0;
 }
 
@@ -206,9 +239,11 @@ bool probe__uses_multi(const struct probe *probe)
 	return probe->multi;
 }
 
-int probe__program_fd(const struct probe *probe)
+int probe__program_fd(const struct probe *probe, enum image_kind kind)
 {
-	return bpf_program__fd(probe->skel->progs.nccl_call);
+	const struct bpf_program *program = probe__program(probe, kind);
+
+	return program ? bpf_program__fd(program) : -1;
 }
 
 int probe__libraries_fd(const struct probe *probe)
@@ -236,11 +271,9 @@ int probe__ring_fd(const struct probe *probe)
 	return ring_buffer__epoll_fd(probe->ring);
 }
 
-int probe__set_consumer(struct probe *probe, probe_record_fn *fn, void *ctx)
+void probe__listen(struct probe *probe, const struct probe_listener *listener)
 {
-	probe->on_record = fn;
-	probe->ctx = ctx;
-	return 0;
+	probe->listener = *listener;
 }
 
 int probe__consume(struct probe *probe)
@@ -322,6 +355,8 @@ const char *nb_lost__name(enum nb_lost reason)
 		[NB_LOST_RING_FULL] = "ring_full",
 		[NB_LOST_COUNTER_FULL] = "counter_full",
 		[NB_LOST_BAD_COOKIE] = "bad_cookie",
+		[NB_LOST_PLUGIN_RING_FULL] = "plugin_ring_full",
+		[NB_LOST_BAD_BATCH] = "bad_batch",
 	};
 
 	return reason < NB_LOST_MAX ? names[reason] : "unknown";

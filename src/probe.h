@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "image.h"
 #include "nccl_bpftrace_record.h"
 
 struct probe;
@@ -25,7 +26,12 @@ struct probe_options {
 #define PROBE_DEFAULT_RING_BYTES (4ULL << 20)
 
 /* Called per record, which is size-checked; valid during the call only. */
-typedef void probe_record_fn(void *ctx, const struct nb_record *record);
+struct probe_listener {
+	void (*call)(void *ctx, const struct nb_record *record);	  /* and lifecycle */
+	void (*plugin)(void *ctx, const struct nb_plugin_record *record); /* known kinds */
+	void *ctx;
+};
+
 typedef void probe_counter_fn(void *ctx, const struct nb_key *key, const struct nb_counter *value);
 
 /*
@@ -36,7 +42,8 @@ int probe__new(struct probe **ret, const struct probe_options *options, const ch
 void probe__free(struct probe *probe);
 
 bool probe__uses_multi(const struct probe *probe);
-int probe__program_fd(const struct probe *probe);
+/* What the probes on a file of that kind run; -1: nothing. */
+int probe__program_fd(const struct probe *probe, enum image_kind kind);
 int probe__libraries_fd(const struct probe *probe);
 int probe__iterator_fd(const struct probe *probe);
 int probe__new_mappings_fd(const struct probe *probe);
@@ -44,10 +51,10 @@ int probe__events_fd(const struct probe *probe);
 
 /* Becomes readable when enough waits in the ring; probe__consume() takes what is there. */
 int probe__ring_fd(const struct probe *probe);
-int probe__set_consumer(struct probe *probe, probe_record_fn *fn, void *ctx);
+void probe__listen(struct probe *probe, const struct probe_listener *listener); /* copied */
 int probe__consume(struct probe *probe);
 
-/* Records that came with a wrong size or checksum; records taken. */
+/* Records that came with a wrong size, kind or checksum; records taken. */
 uint64_t probe__bad_records(const struct probe *probe);
 uint64_t probe__received(const struct probe *probe);
 uint64_t probe__lost(const struct probe *probe, enum nb_lost reason);

@@ -97,8 +97,36 @@ bool process__map(struct process *process, struct library *library,
 	return true;
 }
 
+const struct process_mapping *process__plugin_mapping(const struct process *process)
+{
+	for (unsigned int i = 0; i < process->n_mappings; i++)
+		if (process->mappings[i].library->kind == IMAGE_PLUGIN)
+			return &process->mappings[i];
+	return NULL;
+}
+
+enum plugin_state process__plugin(const struct process *process)
+{
+	if (process->plugin_heard_ns || process->plugin_raised)
+		return PLUGIN_ACTIVE;
+	return process__plugin_mapping(process) ? PLUGIN_IDLE : PLUGIN_ABSENT;
+}
+
+const char *plugin_state__name(enum plugin_state state)
+{
+	static const char *const names[] = {
+		[PLUGIN_ABSENT] = "absent",
+		[PLUGIN_IDLE] = "idle",
+		[PLUGIN_ACTIVE] = "active",
+	};
+
+	return names[state];
+}
+
 static int usefulness(const struct library *library)
 {
+	if (!library__may_be_nccl(library))
+		return 0;
 	switch (library->state) {
 	case LIBRARY_TRACED:
 		return 3;

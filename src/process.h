@@ -11,11 +11,27 @@
 #include "loop.h"
 #include "procinfo.h"
 
-#define PROCESS_MAX_MAPPINGS 4
+#define PROCESS_MAX_MAPPINGS 8
 
 struct process_mapping {
 	struct library *library;
 	uint64_t start, end, file_offset; /* of the first executable mapping of that file */
+};
+
+/* What the cooperating plugin does in a process. */
+enum plugin_state {
+	PLUGIN_ABSENT,
+	PLUGIN_IDLE,   /* there, nothing heard of it since we attached */
+	PLUGIN_ACTIVE, /* its records came; where we only look (ps): a tracer is attached to it */
+};
+
+/* The plugin's knobs in one process. */
+struct process_knobs {
+	uint64_t control; /* address of its struct nbp_control, as it told; 0: it has not */
+	uint64_t checked_ns, due_ns; /* last looked at; to be looked at; 0: not */
+	bool running;		     /* a helper looks */
+	int err;		     /* of the last look: -ETIMEDOUT, say */
+	bool changed;		     /* we wrote to it */
 };
 
 struct process {
@@ -33,6 +49,9 @@ struct process {
 	uint64_t scan_due_ns;	   /* when its communicators are to be read next; 0: not */
 	unsigned int scans_left;   /* further tries for communicators that are being made */
 	bool scan_running;
+	uint64_t plugin_heard_ns; /* last record of its plugin; 0: none */
+	bool plugin_raised;	  /* another tracer is attached to it */
+	struct process_knobs knobs;
 	int scan_err; /* why its communicators could not be read, 0: they were */
 	void *owner;  /* the tracer */
 	UT_hash_handle hh;
@@ -55,6 +74,11 @@ void processes__remove(struct processes *processes, struct process *process);
 /* Notes that the process maps the library; false when it was known, or there is no room. */
 bool process__map(struct process *process, struct library *library,
 		  const struct nb_mapping *mapping);
+
+/* The cooperating plugin in the process; NULL: it has none. */
+const struct process_mapping *process__plugin_mapping(const struct process *process);
+enum plugin_state process__plugin(const struct process *process);
+const char *plugin_state__name(enum plugin_state state);
 
 /* The library whose NCCL the process uses: a traced one before any other. NULL: none is NCCL. */
 struct library *process__nccl(const struct process *process);

@@ -62,6 +62,11 @@ static void prom__puts(struct prom *p, const char *text)
 	prom__put(p, text, strlen(text));
 }
 
+void prom__add_text(struct prom *p, const char *text)
+{
+	prom__puts(p, text);
+}
+
 int prom__new(struct prom **ret, size_t max_series)
 {
 	struct prom *p = calloc(1, sizeof(*p));
@@ -161,7 +166,7 @@ static size_t value__repair(char ret[PROM_VALUE_MAX], const char *value)
 	return len;
 }
 
-static size_t value__escape(char ret[2 * PROM_VALUE_MAX], const char *value, size_t len)
+static size_t value__escape(char ret[PROM_ESCAPED_MAX], const char *value, size_t len)
 {
 	size_t n = 0;
 
@@ -189,17 +194,24 @@ static size_t value__plain_len(const char *value)
 	return 0;
 }
 
-static void prom__value(struct prom *p, const char *value)
+const char *prom__escape(const char *value, char buf[PROM_ESCAPED_MAX])
 {
-	char repaired[PROM_VALUE_MAX], escaped[2 * PROM_VALUE_MAX];
+	char repaired[PROM_VALUE_MAX];
 	size_t len = value__plain_len(value);
 
-	if (len) {
-		prom__put(p, value, len);
-		return;
-	}
-	len = value__repair(repaired, value);
-	prom__put(p, escaped, value__escape(escaped, repaired, len));
+	if (len)
+		memcpy(buf, value, len);
+	else
+		len = value__escape(buf, repaired, value__repair(repaired, value));
+	buf[len] = '\0';
+	return buf;
+}
+
+static void prom__value(struct prom *p, const char *value)
+{
+	char escaped[PROM_ESCAPED_MAX];
+
+	prom__puts(p, prom__escape(value, escaped));
 }
 
 static void prom__label(struct prom *p, char before, const char *name, const char *value)
@@ -212,7 +224,8 @@ static void prom__label(struct prom *p, char before, const char *name, const cha
 	prom__puts(p, "\"");
 }
 
-static void prom__labels(struct prom *p, const char *const *values)
+/* le: the bucket's bound, in a histogram's lines; else NULL. */
+static void prom__labels(struct prom *p, const char *const *values, const char *le)
 {
 	const char *const *names = p->family->labels;
 	char before = '{';
@@ -223,6 +236,10 @@ static void prom__labels(struct prom *p, const char *const *values)
 	}
 	for (size_t i = 0; names[i]; i++) {
 		prom__label(p, before, names[i], values[i]);
+		before = ',';
+	}
+	if (le) {
+		prom__label(p, before, "le", le);
 		before = ',';
 	}
 	if (before == ',')
@@ -255,41 +272,90 @@ static void prom__header(struct prom *p)
 		prom__puts(p, parts[i]);
 }
 
-static int prom__line(struct prom *p, const char *const *label_values, const char *number)
+static void prom__line(struct prom *p, const char *suffix, const char *const *label_values,
+		       const char *le, const char *number)
 {
-	if (!p->family)
-		return -EINVAL;
-	if (p->family->capped && p->n_series >= p->max_series) {
-		p->suppressed++;
-		return 0;
-	}
-	p->n_series += p->family->capped;
-	prom__header(p);
 	prom__puts(p, p->family->name);
-	prom__labels(p, label_values);
+	prom__puts(p, suffix);
+	prom__labels(p, label_values, le);
 	prom__puts(p, " ");
 	prom__puts(p, number);
 	prom__puts(p, "\n");
+}
+
+/* False: n series more do not fit, and are counted. */
+static bool prom__take(struct prom *p, size_t n)
+{
+	if (p->family->capped &&
+	    (p->n_series >= p->max_series || n > p->max_series - p->n_series)) {
+		p->suppressed += n;
+		return false;
+	}
+	if (p->family->capped)
+		p->n_series += n;
+	prom__header(p);
+	return true;
+}
+
+static int prom__one(struct prom *p, const char *const *label_values, const char *number)
+{
+	if (!p->family)
+		return -EINVAL;
+	if (prom__take(p, 1))
+		prom__line(p, "", label_values, NULL, number);
 	return p->error;
+}
+
+#define NUMBER_MAX 32
+
+/* The short form where it is exact: 0.1 and not 0.10000000000000001. Returns buf. */
+static const char *number__format(double value, char buf[NUMBER_MAX])
+{
+	snprintf(buf, NUMBER_MAX, "%.15g", value);
+	if (strtod(buf, NULL) != value)
+		snprintf(buf, NUMBER_MAX, "%.17g", value);
+	return buf;
+}
+
+static const char *number__format_u64(uint64_t value, char buf[NUMBER_MAX])
+{
+	snprintf(buf, NUMBER_MAX, "%" PRIu64, value);
+	return buf;
 }
 
 int prom__sample(struct prom *p, const char *const *label_values, double value)
 {
-	char number[32];
+	char number[NUMBER_MAX];
 
 	if (!isfinite(value))
 		return -EINVAL;
-	/* the short form where it is exact: 0.1 and not 0.10000000000000001 */
-	snprintf(number, sizeof(number), "%.15g", value);
-	if (strtod(number, NULL) != value)
-		snprintf(number, sizeof(number), "%.17g", value);
-	return prom__line(p, label_values, number);
+	return prom__one(p, label_values, number__format(value, number));
 }
 
 int prom__sample_u64(struct prom *p, const char *const *label_values, uint64_t value)
 {
-	char number[32];
+	char number[NUMBER_MAX];
 
-	snprintf(number, sizeof(number), "%" PRIu64, value);
-	return prom__line(p, label_values, number);
+	return prom__one(p, label_values, number__format_u64(value, number));
+}
+
+int prom__histogram(struct prom *p, const char *const *label_values, const double *bounds,
+		    size_t n_bounds, const uint64_t *buckets, double sum)
+{
+	char number[NUMBER_MAX], le[NUMBER_MAX];
+	uint64_t count = 0;
+
+	if (!p->family || !isfinite(sum))
+		return -EINVAL;
+	if (!prom__take(p, PROM_HISTOGRAM_SERIES(n_bounds)))
+		return p->error;
+	for (size_t i = 0; i <= n_bounds; i++) {
+		count += buckets[i];
+		prom__line(p, "_bucket", label_values,
+			   i < n_bounds ? number__format(bounds[i], le) : "+Inf",
+			   number__format_u64(count, number));
+	}
+	prom__line(p, "_sum", label_values, NULL, number__format(sum, number));
+	prom__line(p, "_count", label_values, NULL, number__format_u64(count, number));
+	return p->error;
 }

@@ -24,9 +24,16 @@
 #define PROM_FILE_NAME "nccl_bpftrace.prom"
 
 /* Longest label value in bytes, before escaping; a longer one is cut and ends with "…". */
-#define PROM_VALUE_MAX 128
+#define PROM_VALUE_MAX	 128
+#define PROM_ESCAPED_MAX (2 * PROM_VALUE_MAX + 1)
 
 struct prom;
+
+/*
+ * A label's value as it stands between the quotes: repaired to valid UTF-8, cut to PROM_VALUE_MAX
+ * bytes, then escaped. Returns buf.
+ */
+const char *prom__escape(const char *value, char buf[PROM_ESCAPED_MAX]);
 
 /*
  * max_series bounds the series of capped families in one file (an agent's own are never refused).
@@ -70,6 +77,18 @@ int prom__begin(struct prom *p, enum metric_id id);
  */
 int prom__sample(struct prom *p, const char *const *label_values, double value);
 int prom__sample_u64(struct prom *p, const char *const *label_values, uint64_t value);
+
+/* Appends text as it is, for files in another program's format: no family, no bound. */
+void prom__add_text(struct prom *p, const char *text);
+
+/*
+ * One histogram of the family begun: n_bounds upper bounds, rising, and one bucket more than that,
+ * each with what fell into it alone. Errors as of prom__sample(); the cap takes all of its series
+ * or none.
+ */
+int prom__histogram(struct prom *p, const char *const *label_values, const double *bounds,
+		    size_t n_bounds, const uint64_t *buckets, double sum);
+#define PROM_HISTOGRAM_SERIES(n_bounds) ((n_bounds) + 3) /* +Inf, _sum, _count */
 
 /*
  * The text so far, NUL-terminated, owned by p and valid until p is next changed.

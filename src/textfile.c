@@ -28,7 +28,8 @@ struct textfile {
 	char *dir, *cluster;
 	struct utsname kernel;
 	int64_t wall_offset_ns;
-	uint64_t n_failed, n_collisions;
+	struct job_timing *timing; /* NULL: it does not listen */
+	uint64_t n_failed, n_collisions, n_gaps;
 	bool is_open_to_all, is_locked;
 };
 
@@ -102,10 +103,16 @@ void textfile__free(struct textfile *tf)
 		close(tf->dirfd);
 	if (tf->lockfd >= 0)
 		close(tf->lockfd);
+	job_timing__free(tf->timing);
 	prom__free(tf->prom);
 	free(tf->dir);
 	free(tf->cluster);
 	free(tf);
+}
+
+int textfile__listen(struct textfile *tf, struct tracer *tracer)
+{
+	return job_timing__new(&tf->timing, tracer);
 }
 
 const char *textfile__warning(const struct textfile *tf)
@@ -134,6 +141,8 @@ static int collect_comms(struct textfile_source *src, struct tracer *tracer)
 				.comm = comm,
 				.process = process,
 				.gpu = tracer__gpu_of(tracer, comm),
+				.timing = timings__find(tracer__timings(tracer), comm->key.tgid,
+							comm->key.hash, comm->rank),
 			};
 	}
 	return 0;
@@ -196,6 +205,53 @@ static int collect_processes(struct textfile_source *src, struct tracer *tracer)
 	return 0;
 }
 
+static int collect_timed(struct textfile_source *src, struct textfile *tf)
+{
+	struct timing_job *job;
+	size_t n = 0;
+
+	if (!tf->timing)
+		return 0;
+	job_timing__sweep(tf->timing);
+	for (job = timing_stats__first(job_timing__stats(tf->timing)); job; job = job->hh.next)
+		n += 1 + job->n_series;
+	src->timed = calloc(n + 1, sizeof(*src->timed));
+	if (!src->timed)
+		return -ENOMEM;
+	for (job = timing_stats__first(job_timing__stats(tf->timing)); job; job = job->hh.next) {
+		src->timed[src->n_timed++] = (struct textfile_timed){.job = job};
+		for (uint32_t i = 0; i < job->n_series; i++)
+			src->timed[src->n_timed++] = (struct textfile_timed){
+				.job = job,
+				.series = job->series[i],
+			};
+	}
+	return 0;
+}
+
+/*
+ * What is missing in the plugins' own numbering is what the kernel had no room for, and that is
+ * counted there. More than that is lost nobody knows where.
+ */
+static void collect_plugin_losses(struct textfile_source *src, struct textfile *tf,
+				  struct tracer *tracer)
+{
+	const struct timings *timings = tracer__timings(tracer);
+	uint64_t known = src->lost[NB_LOST_PLUGIN_RING_FULL] + src->lost[NB_LOST_BAD_BATCH];
+	uint64_t gaps = timings__lost(timings, TIMING_LOST_GAP);
+
+	for (int i = 0; i < TIMING_LOST_MAX; i++)
+		src->plugin_lost[i] = timings__lost(timings, i);
+	if (gaps > known && gaps - known > tf->n_gaps)
+		tf->n_gaps = gaps - known;
+	src->plugin_lost[TIMING_LOST_GAP] = tf->n_gaps;
+	if (tf->timing)
+		src->plugin_lost[TIMING_LOST_NO_ROOM] +=
+			timing_stats__overflow(job_timing__stats(tf->timing));
+	for (int i = 0; i < TIMING_INVALID_MAX; i++)
+		src->invalid[i] = timings__invalid(timings, i);
+}
+
 static double rusage__seconds(int who)
 {
 	struct rusage usage = {};
@@ -240,6 +296,7 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	src->received = probe__received(tracer__probe(tracer));
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		src->lost[i] = tracer__lost(tracer, i);
+	collect_plugin_losses(src, tf, tracer);
 	src->cpu_seconds = rusage__seconds(RUSAGE_SELF) + rusage__seconds(RUSAGE_CHILDREN);
 	src->resident_bytes = resident_bytes();
 	src->libbpf = libbpf + (libbpf[0] == 'v');
@@ -263,8 +320,7 @@ static int textfile__publish(struct textfile *tf, struct tracer *tracer,
 {
 	int err = collect_comms(src, tracer);
 
-	if (!err)
-		err = collect_processes(src, tracer);
+	err = err ?: collect_processes(src, tracer) ?: collect_timed(src, tf);
 	if (err)
 		return err;
 	collect_agent(src, tf, tracer);
@@ -285,5 +341,6 @@ int textfile__write(struct textfile *tf, struct tracer *tracer)
 	tf->n_failed += err != 0;
 	free(src.comms);
 	free(src.processes);
+	free(src.timed);
 	return err;
 }

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "job_timing.h"
 #include "prom.h"
 #include "tracer.h"
 
@@ -22,6 +23,12 @@ struct textfile;
  * be written to), -ENOMEM.
  */
 int textfile__new(struct textfile **ret, const char *dir, size_t max_series, const char *cluster);
+
+/*
+ * From now on the GPU times that plugins tell the tracer of are in the file, too. The tracer must
+ * end before the textfile. 0, -ENOMEM or -ENOSPC.
+ */
+int textfile__listen(struct textfile *textfile, struct tracer *tracer);
 
 /* Leaves the file where it is; takes NULL. */
 void textfile__free(struct textfile *textfile);
@@ -46,6 +53,15 @@ struct textfile_comm {
 	const struct comm *comm;
 	const struct process *process; /* NULL: never seen */
 	const struct gpu *gpu;	       /* NULL: not known */
+	const struct timing_comm
+		*timing; /* the same one as its plugin tells of; NULL: it does not */
+	bool is_left_out;
+};
+
+/* What was timed of a job on a GPU. */
+struct textfile_timed {
+	const struct timing_job *job;
+	const struct timing_series *series; /* NULL: what the job has of its own */
 	bool is_left_out;
 };
 
@@ -59,9 +75,11 @@ struct textfile_process {
 struct textfile_source {
 	struct textfile_comm *comms; /* the oldest first: it keeps its series when room ends */
 	struct textfile_process *processes;
-	size_t n_comms, n_processes;
+	struct textfile_timed *timed; /* likewise */
+	size_t n_comms, n_processes, n_timed;
 	struct tracer_census census;
 	uint64_t received, lost[TRACER_LOST_MAX]; /* records */
+	uint64_t plugin_lost[TIMING_LOST_MAX], invalid[TIMING_INVALID_MAX];
 	uint64_t resident_bytes;
 	double cpu_seconds;
 	uint64_t wall_ms;	/* Unix time */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The pure part of textfile.h: from the picture to the text. */
-#include "textfile.h"
+#include "textfile_private.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,14 +10,6 @@
 
 #include "util.h"
 #include "version.h"
-
-#define MAX_LABELS 12 /* of nccl_communicator_info */
-
-/* Label values of one series; the first four are those of every series of a communicator. */
-struct series {
-	const char *labels[MAX_LABELS];
-	char rank[12], n_ranks[12], node[12], n_nodes[12], pid[12], gpu[12], version[16];
-};
 
 typedef bool reading_fn(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
 
@@ -112,14 +104,18 @@ static int compare_comms_and_age(const void *left, const void *right)
 	return order ?: (a > b) - (a < b);
 }
 
-static unsigned int comm__n_series(const struct comm *comm)
+static unsigned int row__n_series(const struct textfile_comm *row)
 {
+	const struct comm *comm = row->comm;
 	unsigned int n = 1 + !!comm->last_ns; /* nccl_communicator_info, nccl_last_operation_... */
+	uint32_t n_in_flight;
 	uint64_t value;
 
 	for (int i = 0; i < NCCL_OP_MAX; i++)
 		for (size_t j = 0; j < ARRAY_SIZE(readings); j++)
 			n += readings[j].read(comm, i, &value);
+	if (row__in_flight(row, &n_in_flight, &value))
+		n += 1 + !!n_in_flight;
 	return n;
 }
 
@@ -139,7 +135,7 @@ static int source__drop_collisions(struct textfile_source *src)
 	for (size_t i = 0; i < src->n_comms; i++) {
 		sorted[i]->is_left_out = i && !compare_comms(&sorted[i - 1], &sorted[i]);
 		if (sorted[i]->is_left_out)
-			src->n_collisions += comm__n_series(sorted[i]->comm);
+			src->n_collisions += row__n_series(sorted[i]);
 	}
 	return 0;
 }
@@ -152,7 +148,8 @@ static void source__admit(struct textfile_source *src, struct prom *prom)
 	for (size_t i = 0; i < src->n_comms; i++)
 		if (!src->comms[i].is_left_out)
 			src->comms[i].is_left_out =
-				!prom__admit(prom, comm__n_series(src->comms[i].comm));
+				!prom__admit(prom, row__n_series(&src->comms[i]));
+	source__admit_timed(src, prom);
 }
 
 /* Also sets the cluster that the next samples carry. */
@@ -168,8 +165,8 @@ static void series__begin(struct series *s, struct prom *prom, const struct text
 	s->labels[1] = uuid_of(gpu);
 }
 
-static void series__of_comm(struct series *s, struct prom *prom, const struct textfile_source *src,
-			    const struct textfile_comm *row)
+void series__of_comm(struct series *s, struct prom *prom, const struct textfile_source *src,
+		     const struct textfile_comm *row)
 {
 	series__begin(s, prom, src, row->process, row->gpu);
 	s->labels[2] = row->comm->label;
@@ -201,7 +198,7 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		unsigned int n;
 	} processes[] = {
 		{"traced", src->census.traced},
-		{"plugin", 0},
+		{"plugin", src->census.plugin},
 		{"unsupported", src->census.unsupported},
 	};
 
@@ -213,6 +210,18 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		const char *reason = tracer__lost_name(i);
 
 		prom__sample_u64(prom, &reason, src->lost[i]);
+	}
+	for (int i = 0; i < TIMING_LOST_MAX; i++) {
+		const char *reason = timing_lost__name(i);
+
+		if (!timing_lost__is_time(i)) /* that is an invalid timing */
+			prom__sample_u64(prom, &reason, src->plugin_lost[i]);
+	}
+	prom__begin(prom, METRIC_INVALID_TIMINGS);
+	for (int i = 0; i < TIMING_INVALID_MAX; i++) {
+		const char *reason = timing_invalid__name(i);
+
+		prom__sample_u64(prom, &reason, src->invalid[i]);
 	}
 }
 
@@ -236,7 +245,7 @@ static void fill_process(struct prom *prom, const struct textfile_source *src,
 	s.labels[n++] = process->info.job.local_rank;
 	s.labels[n++] = process->info.command;
 	s.labels[n++] = s.version;
-	s.labels[n++] = "absent";
+	s.labels[n++] = plugin_state__name(process__plugin(process));
 	prom__sample_u64(prom, s.labels, 1);
 }
 
@@ -267,21 +276,25 @@ static void fill_comm(struct prom *prom, const struct textfile_source *src,
 	s.labels[n++] = number(s.node, comm->node, 0);
 	s.labels[n++] = number(s.gpu, row->gpu ? (int64_t)row->gpu->index : -1, 0);
 	s.labels[n++] = identity_name(comm->identity);
-	s.labels[n++] = "none";
+	s.labels[n++] = row__timing_name(row);
 	prom__sample_u64(prom, s.labels, 1);
+}
+
+void fill_timestamp(struct prom *prom, const struct textfile_source *src,
+		    const struct textfile_comm *row, uint64_t time_ns)
+{
+	struct series s;
+
+	series__of_comm(&s, prom, src, row);
+	prom__sample(prom, s.labels,
+		     (int64_t)(time_ns + src->wall_offset_ns) / (int64_t)NSEC_PER_MSEC / 1e3);
 }
 
 static void fill_last_operation(struct prom *prom, const struct textfile_source *src,
 				const struct textfile_comm *row)
 {
-	struct series s;
-
-	if (!row->comm->last_ns)
-		return;
-	series__of_comm(&s, prom, src, row);
-	prom__sample(prom, s.labels,
-		     (int64_t)(row->comm->last_ns + src->wall_offset_ns) / (int64_t)NSEC_PER_MSEC /
-			     1e3);
+	if (row->comm->last_ns)
+		fill_timestamp(prom, src, row, row->comm->last_ns);
 }
 
 static void fill_operations(struct prom *prom, const struct textfile_source *src,
@@ -338,5 +351,8 @@ int textfile__fill(struct prom *prom, struct textfile_source *src)
 	fill_comms(prom, src, METRIC_COMMUNICATOR_INFO, fill_comm);
 	fill_readings(prom, src);
 	fill_comms(prom, src, METRIC_LAST_OPERATION, fill_last_operation);
+	fill_comms(prom, src, METRIC_IN_FLIGHT, fill_in_flight);
+	fill_comms(prom, src, METRIC_OLDEST_IN_FLIGHT, fill_oldest_in_flight);
+	fill_timed(prom, src);
 	return 0;
 }

@@ -34,6 +34,7 @@ struct timing_comm {
 	char name[40];	  /* "": none or not known */
 	char uuid[48];	  /* "GPU-…", as the process says; "" : not known */
 	uint64_t n_launches, n_timed, n_captured; /* launches told of */
+	uint64_t n_timers;			  /* operations that NCCL's own timer has timed */
 	uint64_t ended_ns;			  /* CLOCK_MONOTONIC; 0: it lives */
 	UT_hash_handle hh;
 };
@@ -62,26 +63,30 @@ struct timing_launch {
 	const struct timing_comm *comm;
 	uint64_t number; /* the plugin's; 0: no launch was told of (a graph's replay) */
 	uint64_t stream;
-	uint64_t launch_ns;		   /* host CLOCK_MONOTONIC */
+	uint64_t launch_ns;		   /* host CLOCK_MONOTONIC; 0: that record was lost */
 	uint64_t gpu_start_ns, gpu_end_ns; /* host CLOCK_MONOTONIC; 0: clocks not compared */
-	uint64_t duration_ns;		   /* 0: not timed */
+	uint64_t duration_ns;		   /* 0: not timed, or refused */
 	uint32_t clock_error_ns;	   /* of gpu_start_ns; NBP_UNKNOWN */
-	enum nbp_timing timing;		   /* why it is timed or not */
+	enum nbp_timing timing;		   /* why it is timed or not; NBP_TIMING_MAX: not told */
 	enum nbp_source source;
 	enum nbp_capture capture;
-	uint32_t n_operations; /* in it, as the plugin counted */
+	uint32_t n_operations; /* in it, as the plugin counted; or else as many as came */
 	uint32_t n_described;  /* fewer: lost, or more than TIMING_MAX_OPERATIONS */
 	const struct timing_operation *operations;
 
-	/* valid when every operation is described */
+	/* Every operation is described, so far as known; the rest is valid only then. */
 	bool complete;
 	enum timing_form form;
 	enum nccl_operation operation; /* of TIMING_ONE; AlltoAll for one made of sends and recvs */
+	bool has_bytes;		       /* every type, and n_ranks where it matters, is known */
 	uint64_t bytes;		       /* nccl-tests' size column, summed */
 	double bus_bytes;	       /* bytes x nccl-tests' bus factor, summed */
 };
 
-/* Each launch once: when its time is known, or when it is known that it will not be. */
+/*
+ * Each launch once: when its time is known, or when it is known that it will not be. One that
+ * NCCL's own timer times (NBP_SOURCE_KERNEL_TIMER) comes as so many launches of one operation each.
+ */
 typedef void timing_launch_fn(void *ctx, const struct timing_launch *launch);
 
 /* Why a GPU time was refused, or is missing although it was begun. */
@@ -101,7 +106,7 @@ struct timings;
 
 /* 0 or -ENOMEM. */
 int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx);
-void timings__free(struct timings *timings);
+void timings__free(struct timings *timings); /* hands out nothing any more */
 
 /* One record of a process; now_ns: CLOCK_MONOTONIC. */
 void timings__record(struct timings *timings, uint32_t tgid, const struct nbp_record *record,
@@ -129,9 +134,23 @@ uint32_t timing_comm__in_flight(const struct timing_comm *comm, uint64_t *ret_st
 uint64_t timings__invalid(const struct timings *timings, enum timing_invalid reason);
 const char *timing_invalid__name(enum timing_invalid reason);
 
-/* Records that plugins could not hand over, by enum nbp_loss; and gaps in their own numbering. */
-uint64_t timings__lost(const struct timings *timings, enum nbp_loss reason);
-const char *nbp_loss__name(enum nbp_loss reason);
+/*
+ * What was lost on the way: by the plugins' own word (enum nbp_loss; the NBP_LOSS_TIMING_* among
+ * them are times and are in timings__invalid()), then by ours. TIMING_LOST_GAP: numbers that never
+ * came and that no plugin owns up to; those that the kernel had no room for are among them.
+ */
+enum {
+	TIMING_LOST_BAD_RECORD = NBP_LOSS_MAX, /* fields that cannot be */
+	TIMING_LOST_NO_ROOM,		       /* more than one process, or all, may have */
+	TIMING_LOST_GAP,
+	TIMING_LOST_MAX,
+};
+uint64_t timings__lost(const struct timings *timings, int reason);
+const char *timing_lost__name(int reason);
+static inline bool timing_lost__is_time(int reason)
+{
+	return reason >= NBP_LOSS_TIMING_ERROR && reason <= NBP_LOSS_TIMING_INVALID;
+}
 
 /*
  * Bytes of one operation: of nccl-tests' size column, of its bus (nccl-tests' PERFORMANCE.md), and

@@ -46,6 +46,7 @@ static void on_tick(void *ctx)
 	uint64_t now = now_ns();
 
 	probe__consume(tracer->probe);
+	tracer__serve_plugins(tracer, now);
 	tracer__run_scans(tracer, now);
 	tracer__detach_unused(tracer, now);
 	tracer__retry_looks(tracer, now);
@@ -75,6 +76,7 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: libraries__new(&tracer->libraries);
 	err = err ?: processes__new(&tracer->processes, tracer->loop);
 	err = err ?: comms__new(&tracer->comms);
+	err = err ?: tracer__open_plugins(tracer);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
 	err = err ?: tracer__open_discover(tracer);
 	err = err
@@ -99,7 +101,11 @@ int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_opti
 		tracer__free(tracer);
 		return err;
 	}
-	probe__set_consumer(tracer->probe, on_record, tracer);
+	probe__listen(tracer->probe, &(struct probe_listener){
+					     .call = on_record,
+					     .plugin = tracer__take_plugin_record,
+					     .ctx = tracer,
+				     });
 	*ret = tracer;
 	return 0;
 }
@@ -120,6 +126,8 @@ void tracer__free(struct tracer *tracer)
 {
 	if (!tracer)
 		return;
+	if (tracer->processes && tracer->helpers)
+		tracer__restore_knobs(tracer);
 	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
 		tracer__release_links(tracer);
 	loop__remove(tracer->loop, tracer->ring);
@@ -129,6 +137,7 @@ void tracer__free(struct tracer *tracer)
 	processes__free(tracer->processes);
 	libraries__free(tracer->libraries);
 	comms__free(tracer->comms);
+	timings__free(tracer->timings);
 	gpu_table__free(tracer->gpus);
 	probe__free(tracer->probe);
 	free(tracer);
@@ -253,6 +262,7 @@ void tracer__expire(struct tracer *tracer)
 	/* Every counter has a communicator since the refresh: no need to read them all again. */
 	if (comms__any_expired(tracer->comms, before_ns))
 		tracer__drop_comms(tracer, before_ns);
+	timings__expire(tracer->timings, before_ns);
 	tracer__drop_processes(tracer, before_ns);
 }
 
@@ -276,9 +286,19 @@ struct probe *tracer__probe(struct tracer *tracer)
 	return tracer->probe;
 }
 
+struct timings *tracer__timings(struct tracer *tracer)
+{
+	return tracer->timings;
+}
+
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
 {
 	return comm->bus_id < 0 ? NULL : gpu_table__by_bus_id(tracer->gpus, comm->bus_id);
+}
+
+const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid)
+{
+	return gpu_table__by_uuid(tracer->gpus, uuid);
 }
 
 struct tracer_census tracer__census(struct tracer *tracer)
@@ -294,6 +314,7 @@ struct tracer_census tracer__census(struct tracer *tracer)
 			census.unsupported++;
 		else
 			census.traced++;
+		census.plugin += process__plugin(p) != PLUGIN_ABSENT;
 	}
 	return census;
 }
@@ -301,7 +322,7 @@ struct tracer_census tracer__census(struct tracer *tracer)
 uint64_t tracer__lost(struct tracer *tracer, int reason)
 {
 	if (reason == TRACER_LOST_BAD_RECORD)
-		return probe__bad_records(tracer->probe);
+		return probe__bad_records(tracer->probe) + tracer->refused;
 	return probe__lost(tracer->probe, reason);
 }
 

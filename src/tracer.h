@@ -11,12 +11,15 @@
 
 #include "comm.h"
 #include "gpu.h"
+#include "knobs.h"
 #include "library.h"
 #include "loop.h"
 #include "probe.h"
 #include "process.h"
+#include "timing.h"
 
-#define TRACER_MAX_PIDS 64
+#define TRACER_MAX_PIDS	     64
+#define TRACER_MAX_LISTENERS 8
 
 struct tracer_options {
 	struct probe_options probe;
@@ -27,6 +30,7 @@ struct tracer_options {
 	unsigned int n_pids;
 	const char *cgroup;   /* only processes in it; NULL: all */
 	const char *gpu_root; /* GPU_PROC_ROOT */
+	struct knobs knobs;   /* of every plugin that is heard; only with attach */
 };
 
 struct tracer;
@@ -49,13 +53,24 @@ struct comms *tracer__comms(struct tracer *tracer);
 struct processes *tracer__processes(struct tracer *tracer);
 struct libraries *tracer__libraries(struct tracer *tracer);
 struct probe *tracer__probe(struct tracer *tracer);
+struct timings *tracer__timings(struct tracer *tracer);
+
+/*
+ * Hands each launch that plugins tell of to the function, too: as timing_launch_fn says, from now
+ * on. 0, or -ENOSPC past TRACER_MAX_LISTENERS. Nobody stops listening before the tracer's end.
+ */
+int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx);
 
 /* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm);
 
+/* The node's GPU of that UUID, or NULL. */
+const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid);
+
 /* Processes by what can be done with them. */
 struct tracer_census {
 	unsigned int traced, unsupported;
+	unsigned int plugin; /* have the cooperating plugin, asleep or awake */
 };
 struct tracer_census tracer__census(struct tracer *tracer);
 

@@ -21,6 +21,7 @@ struct look {
 	struct tracer *tracer;
 	struct nb_mapping mapping;
 	bool answered;
+	bool seen_before; /* what it is was known, and it is to be attached as that */
 };
 
 static bool tracer__wants_process(struct tracer *tracer, uint32_t tgid)
@@ -76,9 +77,11 @@ static void on_look_message(void *ctx, const void *data, size_t len, const int *
 		library__refuse(library,
 				"on a FUSE mount, and a probe there can stop every fork on "
 				"this machine: --fuse takes that risk");
+	if (library->state == LIBRARY_SEEN && look->seen_before)
+		library__refuse(library, "its contents change while it is read");
 	if (library->state == LIBRARY_SEEN && look->tracer->options.attach)
 		library__look(look->tracer, library, &look->mapping);
-	else if (library->state != LIBRARY_NOT_NCCL)
+	else if (library->state != LIBRARY_PLAIN)
 		look->tracer->rescan = true;
 	if (library->state == LIBRARY_TRACED)
 		tracer__need_tick(look->tracer);
@@ -115,23 +118,35 @@ static void on_look_done(void *ctx, int status)
 }
 
 /*
- * A helper looks at the file, and attaches when it holds NCCL and has a place in the BPF map. One
- * called like NCCL gets its place at once, so that the common case takes one helper, not two.
+ * What to attach the file as, if that is what it is: as what it was seen to be; before that, one
+ * called like NCCL as NCCL, so that the common case takes one helper, not two.
  */
+static enum image_kind tracer__kind_to_attach(const struct tracer *tracer,
+					      const struct library *library,
+					      const struct nb_mapping *mapping)
+{
+	if (!tracer->options.attach || !tracer__may_probe(tracer, mapping))
+		return IMAGE_NONE;
+	if (library->state == LIBRARY_SEEN)
+		return library->kind;
+	return library__called_like_nccl(library) ? IMAGE_NCCL : IMAGE_NONE;
+}
+
+/* A helper looks at the file, and attaches when it is what is expected. */
 static void library__look(struct tracer *tracer, struct library *library,
 			  const struct nb_mapping *mapping)
 {
+	enum image_kind kind = tracer__kind_to_attach(tracer, library, mapping);
 	struct attach_request request = {
 		.pid = mapping->tgid,
 		.start = mapping->start,
 		.end = mapping->end,
-		.program_fd = probe__program_fd(tracer->probe),
+		.kind = kind,
+		.program_fd = probe__program_fd(tracer->probe, kind),
 		.libraries_fd = probe__libraries_fd(tracer->probe),
 		.multi = probe__uses_multi(tracer->probe),
 	};
 	struct look *look = calloc(1, sizeof(*look));
-	bool attach = tracer->options.attach && tracer__may_probe(tracer, mapping) &&
-		      (library__called_like_nccl(library) || library->state == LIBRARY_SEEN);
 	struct helper_job job = {
 		.work = attach__work,
 		.arg = &request,
@@ -139,7 +154,7 @@ static void library__look(struct tracer *tracer, struct library *library,
 		.message = on_look_message,
 		.done = on_look_done,
 		.ctx = look,
-		.urgent = attach,
+		.urgent = kind != IMAGE_NONE,
 		.doubtful = mapping->fs_magic == FUSE_MAGIC || library->n_tries,
 		.deadline_ns = mapping->fs_magic == FUSE_MAGIC ? 0 : LOOK_NS,
 		.keep_fds = {request.program_fd, request.libraries_fd, -1, -1},
@@ -147,13 +162,17 @@ static void library__look(struct tracer *tracer, struct library *library,
 
 	if (!look)
 		return;
-	*look = (struct look){.tracer = tracer, .mapping = *mapping};
-	if (attach && libraries__take_index(tracer->libraries, library)) {
+	*look = (struct look){
+		.tracer = tracer,
+		.mapping = *mapping,
+		.seen_before = library->state == LIBRARY_SEEN,
+	};
+	if (kind != IMAGE_NONE && libraries__take_index(tracer->libraries, library)) {
 		library__fail(tracer->libraries, library, -ENOSPC);
 		free(look);
 		return;
 	}
-	request.library = attach ? library->index : -1;
+	request.library = library->index;
 	library->state = LIBRARY_WAITING;
 	if (helper__run(tracer->helpers, &job)) {
 		library__fail(tracer->libraries, library, -ENOMEM);
@@ -172,8 +191,10 @@ void tracer__process_ended(struct tracer *tracer, struct process *process)
 {
 	if (process->gone_ns)
 		return;
-	process->gone_ns = now_ns(); /* its counters stay in the kernel until it expires */
+	probe__consume(tracer->probe); /* its last records */
+	process->gone_ns = now_ns();   /* its counters stay in the kernel until it expires */
 	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
+	timings__process_gone(tracer->timings, process->tgid, process->gone_ns);
 	loop__remove(tracer->loop, process->exit);
 	process->exit = NULL;
 	if (!tracer->options.watch)
@@ -210,7 +231,7 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 	library->unused_since_ns = 0;
 	if (!process__map(process, library, mapping))
 		return;
-	if (library->state == LIBRARY_TRACED && !late)
+	if (library->state == LIBRARY_TRACED && library->kind == IMAGE_NCCL && !late)
 		comms__complete(tracer->comms, process->tgid, process->seen_ns);
 	if (process->has_info)
 		tracer__scan_later(process, 0, 1);
@@ -246,7 +267,7 @@ static enum discover_interest interest_in(void *ctx, const struct nb_mapping *fi
 
 	if (!library)
 		return DISCOVER_UNKNOWN;
-	if (library->state == LIBRARY_NOT_NCCL || library->state == LIBRARY_UNREADABLE)
+	if (library->state == LIBRARY_PLAIN || library->state == LIBRARY_UNREADABLE)
 		return DISCOVER_NONE;
 	return DISCOVER_WANTED;
 }

@@ -8,6 +8,14 @@
 #include "tracer.h"
 #include "util.h"
 
+#define TRACER_MAX_STRANGERS 64
+
+/* A process whose plugin is heard before it is known: forked, or quicker than its discovery. */
+struct stranger {
+	uint32_t tgid;
+	uint64_t control, heard_ns; /* as in struct process */
+};
+
 struct tracer {
 	struct tracer_options options;
 	struct loop *loop;
@@ -27,6 +35,15 @@ struct tracer {
 	uint32_t cgroup_pid; /* the last process asked about, and the answer: good for one scan */
 	uint64_t cgroup_scan;
 	bool cgroup_in;
+	struct timings *timings;
+	struct launch_listener {
+		timing_launch_fn *fn;
+		void *ctx;
+	} listeners[TRACER_MAX_LISTENERS];
+	unsigned int n_listeners;
+	struct stranger strangers[TRACER_MAX_STRANGERS];
+	unsigned int n_strangers;
+	uint64_t refused; /* records of plugins of more strangers than that */
 };
 
 /* tracer_find.c */
@@ -41,6 +58,12 @@ void tracer__process_ended(struct tracer *tracer, struct process *process);
 void tracer__ask_info(struct tracer *tracer, struct process *process);
 void tracer__scan_later(struct process *process, uint64_t delay_ns, unsigned int tries);
 void tracer__run_scans(struct tracer *tracer, uint64_t now);
+
+/* tracer_plugin.c */
+int tracer__open_plugins(struct tracer *tracer);
+void tracer__take_plugin_record(void *ctx, const struct nb_plugin_record *record);
+void tracer__serve_plugins(struct tracer *tracer, uint64_t now);
+void tracer__restore_knobs(struct tracer *tracer);
 
 /* tracer.c: the 100 ms tick runs while something is attached or due. */
 void tracer__need_tick(struct tracer *tracer);

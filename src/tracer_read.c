@@ -116,12 +116,15 @@ static void on_scan_message(void *ctx, const void *data, size_t len, const int *
 {
 	const struct commscan_reply *reply = data;
 	struct question *q = ctx;
+	struct process *process = processes__find(q->tracer->processes, q->tgid);
 
 	(void)fds;
 	(void)n_fds;
 	if (len < offsetof(struct commscan_reply, entries) || reply->n > COMMSCAN_PER_MESSAGE ||
 	    len != offsetof(struct commscan_reply, entries[reply->n]))
 		return;
+	if (process && reply->semaphore)
+		process->plugin_raised = true;
 	for (uint32_t i = 0; i < reply->n; i++)
 		take_entry(q, &reply->entries[i]);
 }
@@ -167,6 +170,7 @@ static void fill_request(struct tracer *tracer, const struct process *process,
 			 const struct process_mapping *m, struct commscan_request *request)
 {
 	const struct nccl_image *image = &m->library->image;
+	const struct process_mapping *plugin = process__plugin_mapping(process);
 
 	*request = (struct commscan_request){
 		.pid = process->tgid,
@@ -178,6 +182,9 @@ static void fill_request(struct tracer *tracer, const struct process *process,
 		request->n_list =
 			commscan__address(image, m->start, m->file_offset, image->n_comms_vaddr);
 	}
+	if (plugin && !tracer->options.attach) /* else we have raised it ourselves */
+		request->semaphore =
+			plugin->start - plugin->file_offset + plugin->library->semaphore;
 	request->n_addresses = comms__unlearnt(tracer->comms, process->tgid, request->addresses,
 					       COMMSCAN_MAX_ADDRESSES);
 	request->n_pointers = comms__pending(tracer->comms, process->tgid, request->pointers,

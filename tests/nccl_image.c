@@ -73,7 +73,7 @@ static int print_file(const struct nccl_elf_options *options, const char *path, 
 
 	start = now_ns();
 	for (int i = 0; !err && i < repeat; i++)
-		err = nccl_elf__read_with(options, fd, &image);
+		err = nccl_elf__read(options, fd, &image);
 	if (err) {
 		fprintf(stderr, "%s: %s\n", path, strerror(-err));
 		return 1;

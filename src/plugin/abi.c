@@ -34,7 +34,18 @@ static uint8_t name__find(const char *const *names, int n, const char *name)
 	return NBP_UNKNOWN_U8;
 }
 
-#define FIND(names, name) name__find(names, sizeof(names) / sizeof(*(names)), name)
+#define FIND(known, names, n)                                                                      \
+	((n) == (known)->name && (n)                                                               \
+		 ? (known)->value                                                                  \
+		 : name__learn(known, names, sizeof(names) / sizeof(*(names)), n))
+
+static uint8_t name__learn(struct abi_name *known, const char *const *names, int n,
+			   const char *name)
+{
+	known->name = name;
+	known->value = name__find(names, n, name);
+	return known->value;
+}
 
 static uint64_t get_u64(const void *d, int at, uint64_t absent)
 {
@@ -65,7 +76,7 @@ static const char *get_string(const void *d, int at)
 }
 
 static void names__get(const struct abi_version *v, const void *d, const struct abi_task *at,
-		       struct abi_event *e)
+		       struct abi_names *names, struct abi_event *e)
 {
 	if (!v->strings) {
 		e->function = get_u8(d, at->function, NBP_UNKNOWN_U8);
@@ -74,14 +85,14 @@ static void names__get(const struct abi_version *v, const void *d, const struct 
 		e->protocol = get_u8(d, at->protocol, NBP_UNKNOWN_U8);
 		return;
 	}
-	e->function = FIND(function_names, get_string(d, at->function));
-	e->datatype = FIND(datatype_names, get_string(d, at->datatype));
-	e->algorithm = FIND(algorithm_names, get_string(d, at->algorithm));
-	e->protocol = FIND(protocol_names, get_string(d, at->protocol));
+	e->function = FIND(&names->function, function_names, get_string(d, at->function));
+	e->datatype = FIND(&names->datatype, datatype_names, get_string(d, at->datatype));
+	e->algorithm = FIND(&names->algorithm, algorithm_names, get_string(d, at->algorithm));
+	e->protocol = FIND(&names->protocol, protocol_names, get_string(d, at->protocol));
 }
 
 static void task__get(const struct abi_version *v, const void *d, const struct abi_task *at,
-		      struct abi_event *e)
+		      struct abi_names *names, struct abi_event *e)
 {
 	uint8_t channels = get_u8(d, at->channels, NBP_UNKNOWN_U8);
 
@@ -92,46 +103,37 @@ static void task__get(const struct abi_version *v, const void *d, const struct a
 	e->root = get_s32(d, at->root, NBP_NO_RANK);
 	/* Before v4 it is the most channels that could be used, not those that are. */
 	e->channels = v->version < 4 || channels == NBP_UNKNOWN_U8 ? NBP_UNKNOWN : channels;
-	names__get(v, d, at, e);
+	names__get(v, d, at, names, e);
 }
 
-void abi__coll(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+void abi__task(const struct abi_version *v, uint64_t type, const void *descriptor,
+	       struct abi_names *names, struct abi_event *event)
 {
-	task__get(v, descriptor, &v->coll, event);
+	task__get(v, descriptor, type == ABI_COLL ? &v->coll : &v->p2p, names, event);
 }
 
-void abi__p2p(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+void abi__api(const struct abi_version *v, uint64_t type, const void *descriptor,
+	      struct abi_names *names, struct abi_event *e)
 {
-	task__get(v, descriptor, &v->p2p, event);
-}
+	const struct abi_api *at = type == ABI_COLL_API ? &v->coll_api : &v->p2p_api;
+	const void *d = descriptor;
 
-static void api__get(const void *d, const struct abi_api *at, struct abi_event *e)
-{
 	e->count = get_u64(d, at->count, 0);
 	e->root = get_s32(d, at->root, NBP_NO_RANK);
 	e->stream = get_u64(d, at->stream, 0);
 	e->captured = get_u8(d, at->captured, 0);
-	e->function = FIND(function_names, get_string(d, at->function));
-	e->datatype = FIND(datatype_names, get_string(d, at->datatype));
-}
-
-void abi__coll_api(const struct abi_version *v, const void *descriptor, struct abi_event *event)
-{
-	api__get(descriptor, &v->coll_api, event);
-}
-
-void abi__p2p_api(const struct abi_version *v, const void *descriptor, struct abi_event *event)
-{
-	api__get(descriptor, &v->p2p_api, event);
+	e->function = FIND(&names->api_function, function_names, get_string(d, at->function));
+	e->datatype = FIND(&names->api_datatype, datatype_names, get_string(d, at->datatype));
 }
 
 /* Shares its first members with Coll; the rest differs. */
-void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_event *event)
+void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_names *names,
+		  struct abi_event *event)
 {
 	struct abi_task at = v->coll;
 
 	at.algorithm = at.protocol = at.channels = ABI_NONE;
-	task__get(v, descriptor, &at, event);
+	task__get(v, descriptor, &at, names, event);
 	event->algorithm = NBP_COPY_ENGINE;
 	event->stream = get_u64(descriptor, v->ce_stream, 0);
 }

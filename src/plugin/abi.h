@@ -75,10 +75,14 @@ struct abi_version {
 	struct abi_task coll, p2p;
 	struct abi_api coll_api, p2p_api;
 	int16_t group_depth, launch_stream, ce_stream;
+	int16_t channel_timer; /* of KernelCh: the GPU's time of its start */
 };
 
-#define ABI_PARENT 8 /* parentObj, in every version */
-#define ABI_RANK   16
+#define ABI_PARENT  8 /* parentObj, in every version */
+#define ABI_RANK    16
+#define ABI_CHANNEL 24 /* of KernelCh */
+
+#define ABI_KERNEL_CH_STOP 22 /* state; its arguments begin with the GPU's time */
 
 extern const struct abi_version abi_versions[ABI_MAX_VERSION + 1];
 
@@ -96,11 +100,33 @@ static inline uint64_t abi__type(const struct abi_version *v, const void *descri
 	return v->type_size == 1 ? *(const uint8_t *)descriptor : *(const uint64_t *)descriptor;
 }
 
-void abi__coll(const struct abi_version *v, const void *descriptor, struct abi_event *event);
-void abi__p2p(const struct abi_version *v, const void *descriptor, struct abi_event *event);
-void abi__coll_api(const struct abi_version *v, const void *descriptor, struct abi_event *event);
-void abi__p2p_api(const struct abi_version *v, const void *descriptor, struct abi_event *event);
-void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_event *event);
+/*
+ * NCCL's names are string literals of its own: the same address is the same name, as long as the
+ * communicator that it came with lives.
+ */
+struct abi_name {
+	const char *name;
+	uint8_t value;
+};
+
+struct abi_names {
+	uint64_t owner;
+	struct abi_name api_function, api_datatype, function, datatype, algorithm, protocol;
+};
+
+static inline void abi_names__of(struct abi_names *names, uint64_t owner)
+{
+	if (names->owner != owner)
+		*names = (struct abi_names){.owner = owner};
+}
+
+/* Of an event of type Coll or P2p, CollApi or P2pApi, CeColl. */
+void abi__task(const struct abi_version *v, uint64_t type, const void *descriptor,
+	       struct abi_names *names, struct abi_event *event);
+void abi__api(const struct abi_version *v, uint64_t type, const void *descriptor,
+	      struct abi_names *names, struct abi_event *event);
+void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_names *names,
+		  struct abi_event *event);
 
 /* The event types that NCCL starts when `mask` is set: a type's children bring it along. */
 uint32_t abi__implied(const struct abi_version *v, uint32_t mask);

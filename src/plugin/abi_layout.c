@@ -145,6 +145,14 @@ struct ce_coll_v6 {
 	void *stream;
 };
 
+struct kernel_ch_v4 { /* v4's type has one byte */
+	uint64_t type;
+	void *parent;
+	int rank;
+	_Alignas(8) uint8_t channel;
+	uint64_t timer;
+};
+
 #define AT(type, member, position)                                                                 \
 	_Static_assert(offsetof(struct type, member) == (position), #type "." #member)
 
@@ -213,10 +221,15 @@ AT(ce_coll_v6, root, 64);
 AT(ce_coll_v6, datatype, 72);
 AT(ce_coll_v6, ce_sequence, 100);
 AT(ce_coll_v6, stream, 104);
+AT(kernel_ch_v4, parent, ABI_PARENT);
+AT(kernel_ch_v4, channel, ABI_CHANNEL);
+AT(kernel_ch_v4, timer, 32);
 
 #define NONE_BUT_TASKS                                                                             \
 	.coll_api = {-1, -1, -1, -1, -1, -1}, .p2p_api = {-1, -1, -1, -1, -1, -1},                 \
 	.group_depth = ABI_NONE, .launch_stream = ABI_NONE, .ce_stream = ABI_NONE
+#define NO_TIMER .channel_timer = ABI_NONE
+#define TIMER	 .channel_timer = offsetof(struct kernel_ch_v4, timer)
 
 #define COLL_WITH_NAME(type)                                                                       \
 	{                                                                                          \
@@ -279,14 +292,15 @@ AT(ce_coll_v6, stream, 104);
 
 const struct abi_version abi_versions[ABI_MAX_VERSION + 1] = {
 	[1] = {1, 120, 1, false, 0x3f, TASKS, COLL_WITH_NAME(coll_v1), P2P_WITH_NAME(p2p_v1),
-	       NONE_BUT_TASKS},
+	       NONE_BUT_TASKS, NO_TIMER},
 	[2] = {2, 128, 1, true, 0x3f, TASKS, COLL_WITH_NAME(coll_v2), P2P_WITH_NAME(p2p_v2),
-	       NONE_BUT_TASKS},
+	       NONE_BUT_TASKS, NO_TIMER},
 	[3] = {3, 120, 1, true, 0xff, TASKS, COLL_WITH_NAME(coll_v3), P2P_WITH_NAME(p2p_v2),
-	       NONE_BUT_TASKS},
-	[4] = {4, 104, 1, true, 0xff, TASKS, COLL_V4(ABI_NONE), P2P_V4(ABI_NONE), NONE_BUT_TASKS},
+	       NONE_BUT_TASKS, NO_TIMER},
+	[4] = {4, 104, 1, true, 0xff, TASKS, COLL_V4(ABI_NONE), P2P_V4(ABI_NONE), NONE_BUT_TASKS,
+	       TIMER},
 	[5] = {5, 112, 8, true, 0xfff, TASKS | CALLS, COLL_V4(104), P2P_V4(64), API_V5,
-	       .ce_stream = ABI_NONE},
+	       .ce_stream = ABI_NONE, TIMER},
 	[6] = {6, 112, 8, true, 0x7fff, TASKS | CALLS | ABI_CE_COLL, COLL_V4(104), P2P_V4(64),
-	       API_V5, .ce_stream = 104},
+	       API_V5, .ce_stream = 104, TIMER},
 };

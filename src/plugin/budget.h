@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What GPU timing may cost the job: a share of wall time, a token bucket in one word. */
+/*
+ * What GPU timing may cost the job: a share of wall time, a token bucket in one word. A
+ * communicator that was not timed for a while may take in advance: else one that launches every 10
+ * us would take each token as it comes, and a rare one, which may be the one that hangs, would get
+ * none.
+ */
 #ifndef NCCL_BPFTRACE_PLUGIN_BUDGET_H
 #define NCCL_BPFTRACE_PLUGIN_BUDGET_H
 
 #include "plugin.h"
 
-#define BURST_NS	(2 * NS_PER_MS) /* budget that may be saved up, in wall time */
+#define BURST_NS	(2 * NS_PER_MS)	 /* budget that may be saved up, in wall time */
+#define ADVANCE_NS	(10 * NS_PER_MS) /* and that may be taken in advance */
+#define RARE_NS		(10 * NS_PER_MS) /* not timed for so long: may take in advance */
 #define INTERVAL_MAX_NS (10 * NS_PER_SECOND)
 
 struct budget {
@@ -30,17 +37,28 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 	return interval < INTERVAL_MAX_NS ? interval : INTERVAL_MAX_NS;
 }
 
-static inline bool budget__may(struct budget *budget, uint64_t now)
+/* Without taking: may a launch be timed? last_timed_ns: the communicator's, 0: none was. */
+static inline bool budget__has(const struct budget *budget, uint64_t now, uint64_t last_timed_ns)
+{
+	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
+
+	if (!__atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED))
+		return false;
+	return next <= now || (now - last_timed_ns >= RARE_NS && next - now <= ADVANCE_NS);
+}
+
+static inline bool budget__take(struct budget *budget, uint64_t now, uint64_t last_timed_ns)
 {
 	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
 	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
-	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed), from;
+	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed), from = next;
 
-	if (!ppm || next > now)
+	if (!ppm || !budget__has(budget, now, last_timed_ns))
 		return false;
 	if (ppm >= 1000000)
 		return true;
-	from = now - next > BURST_NS ? now - BURST_NS : next;
+	if (next < now && now - next > BURST_NS)
+		from = now - BURST_NS;
 	return atomic_compare_exchange_strong(
 		&budget->next_ns, &next,
 		from + budget__jitter(budget, budget__interval_ns(cost, ppm)));

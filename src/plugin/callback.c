@@ -1,119 +1,65 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What NCCL calls. Of all event types only two get a handle: Group, because NCCL <= 2.27 starts no
- * operation without, and KernelLaunch, whose stop is needed. A CollApi handle above all is never
- * given: NCCL 2.28 to 2.30 goes on stopping it for as long as the thread lives.
+ * What NCCL calls. Of all event types few get a handle: Group, because NCCL <= 2.27 starts no
+ * operation without; KernelLaunch and CeColl, whose stop is needed; with NCCL's own GPU timer
+ * operations and their channels. A CollApi handle above all is never given: NCCL 2.28 to 2.30 goes
+ * on stopping it for as long as the thread lives.
  */
-#include "plugin.h"
+#include "caller.h"
 
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum token_kind {
-	TOKEN_GROUP = 1,
-	TOKEN_LAUNCH = 2,
-};
+#include "timer.h"
 
-#define TOKEN_KIND_SHIFT 46
-#define TOKEN_NUMBER	 ((1ULL << TOKEN_KIND_SHIFT) - 1)
+static _Thread_local struct caller this_thread;
 
-/*
- * A plan is launched and its operations started by one thread, one after the other: KernelLaunch
- * start, stop, Group start, Coll and P2p, Group stop. So what belongs together is kept here. Work
- * that NCCL defers to a CUDA callback has another thread, and its launch is then not known.
- */
-static _Thread_local struct {
-	uint32_t tid;
-	uint64_t tokens; /* numbers given out */
-	struct {
-		uint32_t number; /* 0: none yet */
-		uint32_t depth;
-		bool called; /* an API call was seen in it, so `captured` says something */
-		bool captured;
-	} api;
-	struct {
-		void *handle; /* what NCCL was given; NULL: none under way */
-		void *context;
-		uint64_t number, stream, time_ns;
-		struct launch_timing timing;
-		uint8_t capture;
-	} launch;
-	struct {
-		void *context; /* of the launch that ended last, until its Group comes */
-		uint64_t number;
-	} launched;
-	struct {
-		void *handle, *context;
-		uint64_t launch;
-	} group;
-} thread;
-
-static uint32_t thread__id(void)
+/* One look-up of thread-local storage for a callback, which in a library is a call. */
+static struct caller *caller__get(void)
 {
-	if (!thread.tid)
-		thread.tid = syscall(SYS_gettid);
-	return thread.tid;
+	struct caller *caller = &this_thread;
+
+	if (!caller->tid)
+		caller->tid = syscall(SYS_gettid);
+	return caller;
 }
 
-static void *token__new(enum token_kind kind)
-{
-	uint64_t number = (uint64_t)thread__id() << 24 ^ ++thread.tokens;
+/* ---- API calls ---- */
 
-	return (void *)(uintptr_t)(TOKEN_TAG | (uint64_t)kind << TOKEN_KIND_SHIFT |
-				   (number & TOKEN_NUMBER));
+static void group_api__start(struct caller *caller, const struct comm *comm, const void *descriptor)
+{
+	if (!++caller->api.number)
+		caller->api.number = 1;
+	caller->api.called = false;
+	memcpy(&caller->api.depth, (const char *)descriptor + comm->abi->group_depth,
+	       sizeof(uint32_t));
 }
 
-static bool token__is(const void *handle, enum token_kind kind)
-{
-	return token__is_ours(handle) &&
-	       (((uint64_t)(uintptr_t)handle & ~TOKEN_MASK) >> TOKEN_KIND_SHIFT) == kind;
-}
-
-/* ---- notes ---- */
-
-static bool note__push(struct comm *comm, struct note *note)
-{
-	static const enum nbp_loss reasons[] = {
-		[RING_FULL] = NBP_LOSS_RING_FULL,
-		[RING_BUSY] = NBP_LOSS_CONTENTION,
-	};
-	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
-	enum ring_result result;
-
-	if (!ring) {
-		comm__lost(comm, NBP_LOSS_NOT_READY);
-		return false;
-	}
-	note->tid = thread__id();
-	note->generation = (uint16_t)comm->live_generation;
-	result = ring__push(ring, note);
-	if (result != RING_OK)
-		comm__lost(comm, reasons[result]);
-	return result == RING_OK;
-}
-
-static void api__note(struct comm *comm, const struct abi_event *e)
+static void api__note(struct caller *caller, struct comm *comm, const struct abi_event *e)
 {
 	struct note note = {
 		.kind = NBP_KIND_API,
+		.tid = caller->tid,
 		.time_ns = now_ns(),
 		.count = e->count,
 		.number = atomic_fetch_add_explicit(&comm->api_number, 1, memory_order_relaxed) + 1,
 		.stream = e->stream,
-		.group = thread.api.number,
+		.group = caller->api.number,
 		.root = e->root,
-		.extra = thread.api.depth,
+		.extra = caller->api.depth,
 		.function = e->function,
 		.datatype = e->datatype,
 		.detail = e->captured ? NBP_CAPTURED_YES : NBP_CAPTURED_NO,
 	};
 
-	thread.api.called = true;
-	thread.api.captured = e->captured;
-	if (!note__push(comm, &note))
+	caller->api.called = true;
+	caller->api.captured = e->captured;
+	if (!comm__note(comm, &note))
 		counts__unseen(&comm->unseen, &note);
 }
+
+/* ---- operations ---- */
 
 /* v1 to v3 name the communicator only here. */
 static void comm__learn(struct comm *comm, const struct abi_event *e, const void *descriptor)
@@ -127,151 +73,96 @@ static void comm__learn(struct comm *comm, const struct abi_event *e, const void
 	atomic_store_explicit(&comm->hash, e->hash, memory_order_release);
 }
 
-static void operation__note(struct comm *comm, void *context, const struct abi_event *e)
+static struct note operation__note(const struct caller *caller, struct comm *comm,
+				   const struct abi_event *e)
 {
-	struct note note = {
+	uint64_t number =
+		atomic_fetch_add_explicit(&comm->operation_number, 1, memory_order_relaxed) + 1;
+
+	return (struct note){
 		.kind = NBP_KIND_OPERATION,
+		.tid = caller->tid,
 		.time_ns = now_ns(),
 		.count = e->count,
-		.number = atomic_fetch_add_explicit(&comm->operation_number, 1,
-						    memory_order_relaxed) +
-			  1,
+		.number = number,
 		.sequence = e->sequence,
-		.launch = thread.group.context == context ? thread.group.launch : 0,
-		.group = thread.api.number,
+		.group = caller->api.number,
 		.root = e->root,
 		.extra = e->channels == NBP_UNKNOWN ? UINT16_MAX : e->channels,
 		.function = e->function,
 		.datatype = e->datatype,
 		.detail = e->algorithm << 4 | (e->protocol & 0xf),
 	};
-
-	note__push(comm, &note);
 }
 
-/* ---- launches ---- */
-
-static void launch__drop(void)
+static void group__start(struct caller *caller, void *context)
 {
-	timing__drop(&thread.launch.timing);
-	thread.launch.handle = NULL;
+	caller->group.context = context;
+	caller->group.launch = caller->launched.context == context ? caller->launched.number : 0;
+	caller->launched.context = NULL;
 }
 
-static uint8_t launch__capture(void)
+static void *operation__start(struct caller *caller, struct comm *comm, void *context,
+			      const struct abi_event *e, const void *descriptor)
 {
-	if (thread.launch.timing.timing == NBP_TIMED)
-		return NBP_CAPTURED_NO;
-	if (thread.launch.timing.timing == NBP_NOT_TIMED_CAPTURING)
-		return NBP_CAPTURED_YES;
-	if (!thread.api.called)
-		return NBP_CAPTURED_UNKNOWN;
-	return thread.api.captured ? NBP_CAPTURED_YES : NBP_CAPTURED_NO;
+	struct note note;
+
+	comm__learn(comm, e, descriptor);
+	note = operation__note(caller, comm, e);
+	note.launch = caller->group.context == context ? caller->group.launch : 0;
+	comm__note(comm, &note);
+	return timer__is_on() ? timer__open(comm, context, &note) : NULL;
 }
 
-static void *launch__start(struct comm *comm, void *context, const void *descriptor)
+static void *copies__start(struct caller *caller, struct comm *comm, void *context,
+			   const struct abi_event *e)
 {
-	bool captured = thread.api.called && thread.api.captured;
+	void *handle = launch__start(caller, comm, context, e->stream);
 
-	if (thread.launch.handle) { /* never stopped */
-		comm__lost(comm, NBP_LOSS_BAD_CALLBACK);
-		launch__drop();
-	}
-	memcpy(&thread.launch.stream, (const char *)descriptor + comm->abi->launch_stream,
-	       sizeof(uint64_t));
-	thread.launch.context = context;
-	thread.launch.number =
-		atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
-	thread.launch.time_ns = now_ns();
-	control__add(&nccl_bpftrace_control.n_launches, 1);
-	timing__begin(comm, thread.launch.stream, captured, thread.launch.time_ns,
-		      &thread.launch.timing);
-	thread.launch.capture = launch__capture();
-	return token__new(TOKEN_LAUNCH);
-}
-
-static void launch__stop(void)
-{
-	struct comm *comm = comm__get(thread.launch.context);
-	struct launch_timing *timing = &thread.launch.timing;
-	struct note note = {
-		.kind = NBP_KIND_LAUNCH,
-		.time_ns = thread.launch.time_ns,
-		.number = thread.launch.number,
-		.stream = thread.launch.stream,
-		.datatype = thread.launch.capture,
-	};
-
-	if (!comm) { /* finalised between start and stop */
-		control__lost(NBP_LOSS_STALE);
-		launch__drop();
-		return;
-	}
-	if (timing->timing == NBP_TIMED)
-		timing__end(thread.launch.stream, timing);
-	note.function = timing->timing;
-	note.extra = timing->pair;
-	if (!note__push(comm, &note) && timing->timing == NBP_TIMED)
-		timing__give_back(timing->pair);
-	thread.launched.context = thread.launch.context;
-	thread.launched.number = thread.launch.number;
-	thread.launch.handle = NULL;
+	caller->launch.copies = true;
+	caller->launch.operation = operation__note(caller, comm, e);
+	caller->launch.operation.launch = caller->launch.number;
+	return handle;
 }
 
 /* ---- events ---- */
 
-static void group__start(void *context)
-{
-	thread.group.context = context;
-	thread.group.launch = thread.launched.context == context ? thread.launched.number : 0;
-	thread.launched.context = NULL;
-}
-
-static void group_api__start(const struct comm *comm, const void *descriptor)
-{
-	if (!++thread.api.number)
-		thread.api.number = 1;
-	thread.api.called = false;
-	memcpy(&thread.api.depth, (const char *)descriptor + comm->abi->group_depth,
-	       sizeof(uint32_t));
-}
-
 /* Returns this plugin's handle for the event, or NULL. */
-static void *event__note(struct comm *comm, void *context, uint64_t type, const void *descriptor)
+static void *event__note(struct caller *caller, struct comm *comm, void *context, uint64_t type,
+			 const void *descriptor)
 {
+	const struct abi_version *v = comm->abi;
 	struct abi_event e = {0};
+	uint64_t stream;
 
+	abi_names__of(&caller->names, comm->id);
 	switch (type) {
 	case ABI_GROUP_API:
-		group_api__start(comm, descriptor);
+		group_api__start(caller, comm, descriptor);
 		return NULL;
 	case ABI_COLL_API:
-		abi__coll_api(comm->abi, descriptor, &e);
-		api__note(comm, &e);
-		return NULL;
 	case ABI_P2P_API:
-		abi__p2p_api(comm->abi, descriptor, &e);
-		api__note(comm, &e);
+		abi__api(v, type, descriptor, &caller->names, &e);
+		api__note(caller, comm, &e);
 		return NULL;
 	case ABI_KERNEL_LAUNCH:
-		return launch__start(comm, context, descriptor);
+		memcpy(&stream, (const char *)descriptor + v->launch_stream, sizeof(stream));
+		return launch__start(caller, comm, context, stream);
 	case ABI_GROUP:
-		group__start(context);
-		return token__new(TOKEN_GROUP);
+		group__start(caller, context);
+		return token__new(caller, TOKEN_GROUP);
 	case ABI_COLL:
-		abi__coll(comm->abi, descriptor, &e);
-		break;
 	case ABI_P2P:
-		abi__p2p(comm->abi, descriptor, &e);
-		break;
+		abi__task(v, type, descriptor, &caller->names, &e);
+		return operation__start(caller, comm, context, &e, descriptor);
 	case ABI_CE_COLL:
-		abi__ce_coll(comm->abi, descriptor, &e);
-		break;
+		abi__ce_coll(v, descriptor, &caller->names, &e);
+		return copies__start(caller, comm, context, &e);
+	case ABI_KERNEL_CH:
+		return v->channel_timer < 0 ? NULL : timer__start(comm, descriptor);
 	default:
 		return NULL; /* a chained plugin's */
 	}
-	comm__learn(comm, &e, descriptor);
-	operation__note(comm, type == ABI_CE_COLL ? NULL : context, &e);
-	return NULL;
 }
 
 static bool type__is_known(const struct abi_version *v, uint64_t type)
@@ -279,12 +170,30 @@ static bool type__is_known(const struct abi_version *v, uint64_t type)
 	return type && !(type & (type - 1)) && !(type & ~(uint64_t)v->known);
 }
 
+/* The handle that NCCL is given may be a chained plugin's: it is by that that its stop is known. */
+static int event__start(struct comm *comm, void *context, void **handle, void *descriptor,
+			uint64_t type)
+{
+	struct caller *caller;
+	void *ours;
+	int result;
+
+	if (!atomic_load_explicit(&process.awake, memory_order_relaxed))
+		return chain__start(comm, handle, descriptor, type, NULL);
+	caller = caller__get();
+	ours = event__note(caller, comm, context, type, descriptor);
+	result = chain__start(comm, handle, descriptor, type, ours);
+	if (ours && type & (ABI_KERNEL_LAUNCH | ABI_CE_COLL))
+		caller->launch.handle = *handle;
+	if (ours && type == ABI_GROUP)
+		caller->group.handle = *handle;
+	return result;
+}
+
 int callback__start(const struct abi_version *v, void *context, void **handle, void *descriptor)
 {
 	struct comm *comm = comm__get(context);
-	void *ours = NULL;
 	uint64_t type;
-	int result;
 
 	if (!handle || !descriptor || !comm || comm->abi != v) {
 		control__lost(!handle || !descriptor || !context ? NBP_LOSS_BAD_CALLBACK
@@ -299,45 +208,37 @@ int callback__start(const struct abi_version *v, void *context, void **handle, v
 		*handle = NULL;
 		return 0;
 	}
-	if (atomic_load_explicit(&process.awake, memory_order_relaxed) &&
-	    !atomic_load_explicit(&process.dead, memory_order_relaxed))
-		ours = event__note(comm, context, type, descriptor);
-	result = chain__start(comm, handle, descriptor, type, ours);
-	if (ours && type == ABI_KERNEL_LAUNCH)
-		thread.launch.handle = *handle;
-	if (ours && type == ABI_GROUP)
-		thread.group.handle = *handle;
-	return result;
+	return event__start(comm, context, handle, descriptor, type);
+}
+
+/* False: no handle of this plugin's that is still good. */
+static bool event__stop(struct caller *caller, void *handle)
+{
+	if (handle == caller->launch.handle)
+		launch__stop(caller);
+	else if (handle == caller->group.handle)
+		caller->group.handle = caller->group.context = NULL;
+	else
+		return timer__stop(handle);
+	return true;
 }
 
 int callback__stop(const struct abi_version *v, void *handle)
 {
-	int result;
+	bool ours = token__is_ours(handle), known = true;
+	int result = -1;
 
 	if (!handle) {
 		control__lost(NBP_LOSS_BAD_CALLBACK);
 		return 0;
 	}
-	if (atomic_load_explicit(&process.dead, memory_order_relaxed)) {
-		result = token__is_ours(handle) ? 0 : chain__stop(v, handle);
-		return result < 0 ? 0 : result;
-	}
-	if (handle == thread.launch.handle) {
-		launch__stop();
-	} else if (handle == thread.group.handle) {
-		thread.group.handle = thread.group.context = NULL;
-	} else if (token__is(handle, TOKEN_GROUP) || token__is(handle, TOKEN_LAUNCH)) {
+	if (!atomic_load_explicit(&process.dead, memory_order_relaxed))
+		known = event__stop(caller__get(), handle);
+	if (!ours)
+		result = chain__stop(v, handle);
+	if (ours ? !known : result < 0)
 		control__lost(NBP_LOSS_UNKNOWN_STOP);
-		return 0;
-	}
-	if (token__is_ours(handle))
-		return 0;
-	result = chain__stop(v, handle);
-	if (result < 0) {
-		control__lost(NBP_LOSS_UNKNOWN_STOP);
-		result = 0;
-	}
-	return result;
+	return result < 0 ? 0 : result;
 }
 
 int callback__record(const struct abi_version *v, void *handle, int state, void *arguments)
@@ -348,7 +249,9 @@ int callback__record(const struct abi_version *v, void *handle, int state, void 
 		control__lost(NBP_LOSS_BAD_CALLBACK);
 		return 0;
 	}
-	if (!token__is_ours(handle))
+	if (token__is_ours(handle))
+		result = timer__record(v, handle, state, arguments) ? 0 : -1;
+	else
 		result = chain__record(v, handle, state, arguments);
 	if (result < 0) {
 		control__lost(NBP_LOSS_UNKNOWN_STATE);

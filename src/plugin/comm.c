@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "timer.h"
+
 static _Atomic(struct comm *) chunks[COMM_CHUNKS];
 static _Atomic uint64_t last_id;
 
@@ -73,6 +75,9 @@ struct comm *comm__create(const struct abi_version *abi)
 	comm->announced_ns = comm->announced_hash = comm->announced_gpu = 0;
 	comm->closing_since_ns = 0;
 	comm->n_pending = 0;
+	comm->counted_launches = 0;
+	atomic_store(&comm->timed_ns, 0);
+	atomic_store(&comm->has_channels, false);
 	return comm;
 }
 
@@ -83,6 +88,8 @@ void comm__publish(struct comm *comm)
 		comm__need_ring(comm);
 	__atomic_fetch_add(&nccl_bpftrace_control.n_comms, 1, __ATOMIC_RELAXED);
 	atomic_store(&comm->state, COMM_LIVE);
+	atomic_fetch_add(&process.n_inits,
+			 1); /* NCCL's timer is off until there is room for this one */
 }
 
 void *comm__context(const struct comm *comm)
@@ -173,10 +180,37 @@ void comm__lost(struct comm *comm, enum nbp_loss reason)
 	control__add(&nccl_bpftrace_control.lost[reason], 1);
 }
 
+bool comm__note(struct comm *comm, struct note *note)
+{
+	static const enum nbp_loss reasons[] = {
+		[RING_FULL] = NBP_LOSS_RING_FULL,
+		[RING_BUSY] = NBP_LOSS_CONTENTION,
+	};
+	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
+	enum ring_result result;
+
+	if (!ring) {
+		comm__lost(comm, NBP_LOSS_NOT_READY);
+		return false;
+	}
+	note->generation = (uint16_t)comm->live_generation;
+	result = ring__push(ring, note);
+	if (result != RING_OK)
+		comm__lost(comm, reasons[result]);
+	return result == RING_OK;
+}
+
+int comm__mask(const struct comm *comm)
+{
+	if (!atomic_load(&process.awake))
+		return 0;
+	return comm->abi->mask | (timer__is_on() ? ABI_KERNEL_CH : 0);
+}
+
+/* The thread, and whoever makes a communicator. */
 void comm__set_mask(struct comm *comm)
 {
-	int ours = atomic_load(&process.awake) && !atomic_load(&process.dead) ? comm->abi->mask : 0;
-	int wanted = ours | (comm->chained ? chain__mask(comm->abi) : 0);
+	int wanted = comm__mask(comm) | (comm->chained ? chain__mask(comm->abi) : 0);
 	int *mask;
 
 	atomic_fetch_add(&comm->mask_users, 1);

@@ -23,8 +23,7 @@ bool cuda__usable(void)
 	       !atomic_load_explicit(&process.ending, memory_order_relaxed);
 }
 
-/* The driver is torn down in exit(): no call of the thread may be under way by then. */
-static void at_exit(void)
+void cuda__end(void)
 {
 	struct timespec ms = {.tv_nsec = NS_PER_MS};
 
@@ -84,13 +83,13 @@ bool cuda__load(void)
 		return false;
 	}
 	if (!driver.at_exit)
-		atexit(at_exit);
+		atexit(process__end);
 	driver.at_exit = true;
 	atomic_store_explicit(&driver.usable, true, memory_order_release);
 	return true;
 }
 
-/* Sequentially consistent against at_exit(): either it sees `inside`, or this sees `ending`. */
+/* Sequentially consistent against cuda__end(): either it sees `inside`, or this sees `ending`. */
 int cuda__enter(CUcontext context)
 {
 	int mode = CAPTURE_MODE_RELAXED, error = -1;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define LAST_WAIT_NS (20 * NS_PER_MS)
+
 static void comm__name(struct comm *comm, const char *name)
 {
 	if (name)
@@ -54,5 +56,8 @@ int callback__finalize(const struct abi_version *v, void *context)
 	}
 	if (chained)
 		chain__finalize(v, chain_context);
+	/* The process may end now, and not by exit(). */
+	if (!__atomic_load_n(&nccl_bpftrace_control.n_comms, __ATOMIC_RELAXED))
+		thread__catch_up(LAST_WAIT_NS);
 	return 0;
 }

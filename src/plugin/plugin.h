@@ -2,10 +2,12 @@
 /*
  * The plugin's parts and the way through them:
  *
- *	NCCL's threads:  entry.c (one table per ABI version) -> callback.c -> note in a ring
- *	                                                     -> timing.c   CUDA events around a
- *launch own thread:      thread.c: semaphore -> mask; rings -> records -> batch (hook.c) timing.c:
- *finished events -> times
+ *	NCCL's threads   entry.c     one table per ABI version
+ *	                 callback.c  event -> note in the communicator's ring
+ *	                 launch.c, timing.c  CUDA events around what is launched
+ *	                 timer.c     NCCL's own GPU timer, on request
+ *	own thread       thread.c    semaphore -> mask; knobs; the end
+ *	                 serve.c     rings, finished launches -> records -> batch (hook.c)
  *
  * NCCL's threads take no lock, allocate nothing and make no system call but what the CUDA driver
  * makes in recording an event, and the first gettid() of a thread. Memory that they may touch is
@@ -44,9 +46,11 @@ static inline uint64_t now_ns(void)
 /* ---- state of the process ---- */
 
 struct process {
-	atomic_bool awake;  /* a tracer listens */
-	atomic_bool dead;   /* a forked child, or no thread: stays asleep for ever */
-	atomic_bool ending; /* exit() runs: no CUDA any more */
+	atomic_bool awake;	    /* a tracer listens */
+	atomic_bool dead;	    /* a forked child, or no thread: stays asleep for ever */
+	atomic_bool ending;	    /* exit() runs: no CUDA any more */
+	_Atomic uint64_t n_inits;   /* communicators made */
+	_Atomic uint64_t timer_for; /* n_inits + 1 that NCCL's GPU timer was switched on for */
 };
 
 extern struct process process;
@@ -97,7 +101,9 @@ struct comm {
 	bool chained;
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;
-	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
+	_Atomic uint32_t gpu;	   /* index + 1 of the last context launched in, see timing.h */
+	_Atomic uint64_t timed_ns; /* when a launch was last timed */
+	atomic_bool has_channels;  /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
 
@@ -113,11 +119,10 @@ struct comm {
 	uint64_t closing_since_ns;
 	bool ended;
 	uint32_t n_pending;
+	uint64_t counted_launches;
 };
 
-/* Beside its slot a communicator costs its ring, once its process has been traced. */
-_Static_assert(sizeof(struct comm) <= 640, "bytes per communicator asleep");
-_Static_assert(sizeof(struct ring) <= 513 * 1024, "bytes per communicator awake");
+_Static_assert(sizeof(struct comm) <= 704, "bytes per communicator");
 
 struct comm *comm__create(const struct abi_version *abi);
 void comm__publish(struct comm *comm);
@@ -128,11 +133,17 @@ void comm__free(struct comm *comm);
 struct ring *comm__need_ring(struct comm *comm);
 struct comm *comm__next(uint32_t *index); /* walks every slot in use; NULL at the end */
 void comm__lost(struct comm *comm, enum nbp_loss reason);
-void comm__set_mask(struct comm *comm); /* what NCCL is to call, as things stand now */
+bool comm__note(struct comm *comm,
+		struct note *note);	 /* false: it found no place, and is counted */
+int comm__mask(const struct comm *comm); /* this plugin's part of what NCCL is to call now */
+void comm__set_mask(struct comm *comm);
 
 /* ---- thread.c ---- */
 
 void thread__start(void); /* once per process; marks it dead when there can be none */
+/* Waits until the thread has read what is in the rings by now, and for how long at most. */
+void thread__catch_up(uint64_t wait_ns);
+void process__end(void); /* exit() runs */
 
 /* ---- timing.c, clock.c ---- */
 
@@ -146,7 +157,7 @@ struct launch_timing {
 /* NCCL's threads, around one kernel launch. */
 void timing__begin(struct comm *comm, uint64_t stream, bool captured, uint64_t now,
 		   struct launch_timing *t);
-void timing__end(uint64_t stream, struct launch_timing *t);
+void timing__end(struct comm *comm, uint64_t stream, struct launch_timing *t);
 void timing__drop(struct launch_timing *t); /* it was begun and does not end */
 void timing__give_back(uint16_t pair);	    /* of a launch that has ended */
 
@@ -165,6 +176,7 @@ struct timing_times {
 
 void timing__serve(uint64_t now); /* makes events, compares clocks, takes back what was lost */
 enum timing_result timing__poll(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
+void cuda__end(void); /* no more calls of the driver, and none under way */
 bool timing__device(uint32_t gpu, int32_t *ret_device, uint8_t ret_uuid[16]);
 
 /* ---- chain.c: another plugin behind this one ---- */
@@ -197,12 +209,34 @@ int callback__finalize(const struct abi_version *v, void *context);
  * What NCCL holds of this plugin is never an address: "nb" in the upper bits makes it one that no
  * machine has, so a handle or context that comes back late, twice or never finds nothing to break.
  */
-#define TOKEN_TAG  (0x6e62ULL << 48)
-#define TOKEN_MASK (0xffffULL << 48)
+#define TOKEN_TAG	 (0x6e62ULL << 48)
+#define TOKEN_MASK	 (0xffffULL << 48)
+#define TOKEN_KIND_SHIFT 45
+#define TOKEN_NUMBER	 ((1ULL << TOKEN_KIND_SHIFT) - 1)
+
+/* A communicator's context is a token without a kind. */
+enum token_kind {
+	TOKEN_GROUP = 1,
+	TOKEN_LAUNCH,
+	TOKEN_OPERATION,
+	TOKEN_CHANNEL,
+};
 
 static inline bool token__is_ours(const void *handle)
 {
 	return ((uint64_t)(uintptr_t)handle & TOKEN_MASK) == TOKEN_TAG;
+}
+
+static inline void *token__make(enum token_kind kind, uint64_t number)
+{
+	return (void *)(uintptr_t)(TOKEN_TAG | (uint64_t)kind << TOKEN_KIND_SHIFT |
+				   (number & TOKEN_NUMBER));
+}
+
+static inline bool token__is(const void *handle, enum token_kind kind)
+{
+	return (uint64_t)(uintptr_t)handle >> TOKEN_KIND_SHIFT ==
+	       (TOKEN_TAG | (uint64_t)kind << TOKEN_KIND_SHIFT) >> TOKEN_KIND_SHIFT;
 }
 
 #endif

@@ -4,7 +4,8 @@ PLUGIN := $(BUILD)/libnccl-profiler-bpftrace.so
 PLUGIN_SOURCES := $(wildcard src/plugin/*.c)
 PLUGIN_HEADERS := $(wildcard src/plugin/*.h) include/nccl_bpftrace_plugin.h
 PLUGIN_FLAGS := -std=gnu11 -D_GNU_SOURCE -Iinclude -fPIC -fvisibility=hidden $(WARN)
-PLUGIN_LINK := -shared -pthread -Wl,-z,defs -Wl,-soname,libnccl-profiler-bpftrace.so
+# NCCL unloads plugins, and the thread must go on: never unmapped.
+PLUGIN_LINK := -shared -pthread -Wl,-z,defs -Wl,-z,nodelete -Wl,-soname,libnccl-profiler-bpftrace.so
 
 $(BUILD)/plugin/%.o: src/plugin/%.c $(PLUGIN_HEADERS) | setup
 	@mkdir -p $(@D)

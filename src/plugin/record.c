@@ -41,7 +41,7 @@ void batch__comm(struct batch *batch, const struct comm *comm, int32_t device, c
 	if (uuid)
 		memcpy(r->comm.gpu_uuid, uuid, sizeof(r->comm.gpu_uuid));
 	r->comm.abi = comm->abi->version;
-	r->comm.mask = comm->abi->mask;
+	r->comm.mask = comm__mask(comm);
 	r->comm.api_number = comm->told.api;
 	r->comm.launch = comm->told.launch;
 	r->comm.operation = comm->told.operation;
@@ -90,6 +90,20 @@ static void launch__fill(struct nbp_launch *launch, const struct note *note, enu
 	launch->capture = note->datatype;
 }
 
+static void timer__fill(struct nbp_timer *timer, const struct note *note)
+{
+	uint8_t n_expected = note->extra;
+
+	timer->operation = note->number;
+	timer->sequence = note->sequence;
+	timer->gpu_first_ns = note->count;
+	timer->gpu_last_ns = note->launch;
+	timer->seen_ns = note->time_ns;
+	timer->n_channels = note->extra >> 8;
+	timer->n_expected = n_expected == NBP_UNKNOWN_U8 ? NBP_UNKNOWN : n_expected;
+	timer->function = note->function;
+}
+
 void batch__note(struct batch *batch, const struct comm *comm, const struct note *note)
 {
 	struct nbp_record *r = batch__add(batch, comm, note->kind);
@@ -100,6 +114,8 @@ void batch__note(struct batch *batch, const struct comm *comm, const struct note
 		api__fill(&r->api, note);
 	else if (note->kind == NBP_KIND_OPERATION)
 		operation__fill(&r->operation, note);
+	else if (note->kind == NBP_KIND_TIMER)
+		timer__fill(&r->timer, note);
 	else
 		launch__fill(&r->launch, note, NBP_LAUNCHED);
 }
@@ -145,6 +161,8 @@ void batch__loss(struct batch *batch, const struct comm *comm, enum nbp_loss rea
 
 	r->time_ns = now_ns();
 	r->loss.reason = reason;
+	if (reason == NBP_LOSS_TIMER_REFUSED)
+		r->loss.detail = __atomic_load_n(&nccl_bpftrace_control.timer, __ATOMIC_RELAXED);
 	r->loss.count = count;
 	r->loss.total = total;
 }

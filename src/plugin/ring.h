@@ -17,18 +17,18 @@ struct note {
 	_Atomic uint32_t turn; /* the ring's */
 	uint32_t group;	       /* of an operation, of an API call */
 	uint64_t time_ns;
-	uint64_t count;
+	uint64_t count;	 /* of a timer gpu_first_ns */
 	uint64_t number; /* of its kind, per communicator */
 	union {
 		uint64_t stream;   /* of an API call, of a launch */
-		uint64_t sequence; /* of an operation: NCCL's */
+		uint64_t sequence; /* of an operation, of a timer: NCCL's */
 	};
-	uint64_t launch; /* of an operation */
+	uint64_t launch; /* of an operation; of a timer gpu_last_ns */
 	uint32_t tid;
 	int32_t root;
 	uint16_t generation;
 	uint16_t extra; /* of an operation its channels, of an API call the group's depth, of a
-			   launch its pair of events */
+			   launch its pair of events, of a timer n_channels << 8 | n_expected */
 	uint8_t kind;
 	uint8_t function; /* of a launch: enum nbp_timing */
 	uint8_t datatype; /* of a launch: enum nbp_capture */
@@ -83,6 +83,8 @@ static inline enum ring_result ring__push(struct ring *ring, const struct note *
 			continue;
 		note__copy(cell, note);
 		atomic_store_explicit(&cell->turn, turn + 1, memory_order_release);
+		/* the next one was read by another core */
+		__builtin_prefetch(&ring->cells[(at + 1) % RING_CELLS], 1);
 		return RING_OK;
 	}
 	return RING_BUSY;

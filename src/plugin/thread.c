@@ -5,22 +5,21 @@
  */
 #include "plugin.h"
 
-#include <dlfcn.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "record.h"
+#include "serve.h"
+#include "timer.h"
 
 #define ASLEEP_NS     (250 * NS_PER_MS)
 #define AWAKE_BUSY_NS (5 * NS_PER_MS)
-#define AWAKE_IDLE_NS (20 * NS_PER_MS)	  /* what a ring must hold, see RING_CELLS */
-#define LINGER_NS     (2 * NS_PER_SECOND) /* launches under way when all went to sleep */
-#define CLOSING_NS    (2 * NS_PER_SECOND) /* launches under way when their communicator ended */
-#define GRACE_NS      (1 * NS_PER_SECOND) /* callbacks that were still running then */
-#define ANNOUNCE_NS   (1 * NS_PER_SECOND) /* nothing tells of a second tracer */
+#define AWAKE_IDLE_NS (20 * NS_PER_MS) /* what a ring must hold, see RING_CELLS */
 #define STACK_BYTES   (256 * 1024)
-#define N_PENDING     1024 /* as many as there are pairs of events */
+#define EXIT_WAIT_NS  (100 * NS_PER_MS)
 
 struct process process;
 
@@ -28,241 +27,26 @@ struct nbp_control nccl_bpftrace_control PLUGIN_VISIBLE = {
 	.magic = NBP_CONTROL_MAGIC,
 	.size = sizeof(struct nbp_control),
 	.version = 1,
-	.budget_ppm = 10000,
+	.budget_ppm = NBP_DEFAULT_BUDGET_PPM,
 	.launch_cost_ns = 5000,
-};
-
-/* A timed launch whose end has not been seen. */
-struct pending {
-	struct comm *comm;
-	struct note note;
-	uint32_t n_operations;
-	uint64_t round; /* in which it was read */
 };
 
 static struct {
 	pthread_once_t once;
-	struct batch batch;
-	struct pending pending[N_PENDING];
-	int n_pending;
-	uint64_t round;
-	uint64_t asleep_since_ns;
-	bool busy;
-	uint64_t reported[NBP_LOSS_MAX];
-} thread = {.once = PTHREAD_ONCE_INIT};
-
-static uint64_t process_lost[NBP_LOSS_MAX];
-
-void control__lost(enum nbp_loss reason)
-{
-	control__add(&nccl_bpftrace_control.lost[reason], 1);
-	__atomic_fetch_add(&process_lost[reason], 1, __ATOMIC_RELAXED);
-}
-
-/* ---- timed launches ---- */
-
-static void pending__add(struct comm *comm, const struct note *note)
-{
-	struct pending *p;
-
-	if (thread.n_pending == N_PENDING) { /* cannot be: no more pairs */
-		timing__give_back(note->extra);
-		return;
-	}
-	p = &thread.pending[thread.n_pending++];
-	p->comm = comm;
-	note__copy(&p->note, note);
-	p->n_operations = 0;
-	p->round = thread.round;
-	comm->n_pending++;
-}
-
-static void pending__count(struct comm *comm, uint64_t launch)
-{
-	for (int i = thread.n_pending - 1; launch && i >= 0; i--) {
-		if (thread.pending[i].comm == comm && thread.pending[i].note.number == launch) {
-			thread.pending[i].n_operations++;
-			return;
-		}
-	}
-}
-
-static bool pending__is_over(const struct pending *p, uint64_t now)
-{
-	if (p->comm->closing_since_ns && now - p->comm->closing_since_ns > CLOSING_NS)
-		return true;
-	return thread.asleep_since_ns && now - thread.asleep_since_ns > LINGER_NS;
-}
-
-/* False: it stays. */
-static bool pending__finish(struct pending *p, uint64_t now)
-{
-	struct timing_times times = {.clock_error_ns = NBP_UNKNOWN};
-	enum timing_result result;
-
-	if (p->round == thread.round)
-		return false; /* its operations may not all have been read */
-	result = timing__poll(p->note.extra, p->note.time_ns, &times);
-	if (result == TIMING_PENDING && !pending__is_over(p, now))
-		return false;
-	if (result == TIMING_PENDING) {
-		timing__give_back(p->note.extra);
-		comm__lost(p->comm, NBP_LOSS_TIMING_ABANDONED);
-	} else if (result == TIMING_INVALID) {
-		comm__lost(p->comm, NBP_LOSS_TIMING_INVALID);
-	} else if (result == TIMING_FAILED) {
-		comm__lost(p->comm, NBP_LOSS_TIMING_ABANDONED);
-	}
-	batch__finished(&thread.batch, p->comm, &p->note, result == TIMING_DONE ? &times : NULL,
-			p->n_operations);
-	p->comm->n_pending--;
-	return true;
-}
-
-static void pending__poll(uint64_t now)
-{
-	int kept = 0;
-
-	for (int i = 0; i < thread.n_pending; i++) {
-		if (pending__finish(&thread.pending[i], now))
-			continue;
-		if (kept != i) {
-			thread.pending[kept].comm = thread.pending[i].comm;
-			note__copy(&thread.pending[kept].note, &thread.pending[i].note);
-			thread.pending[kept].n_operations = thread.pending[i].n_operations;
-			thread.pending[kept].round = thread.pending[i].round;
-		}
-		kept++;
-	}
-	thread.n_pending = kept;
-}
-
-/* ---- communicators ---- */
-
-static bool announce__is_due(const struct comm *comm, uint64_t hash, uint32_t gpu, uint64_t now)
-{
-	return !comm->announced_ns || now - comm->announced_ns > ANNOUNCE_NS ||
-	       comm->announced_hash != hash || (gpu && comm->announced_gpu != gpu);
-}
-
-/* Before its notes are read: what its record says of the numbering is so at its place. */
-static void comm__announce(struct comm *comm, uint64_t now)
-{
-	uint64_t hash = atomic_load_explicit(&comm->hash, memory_order_acquire);
-	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
-	int32_t device;
-	uint8_t uuid[16];
-
-	if (gpu && !timing__device(gpu - 1, &device, uuid))
-		gpu = 0;
-	if (!announce__is_due(comm, hash, gpu, now))
-		return;
-	batch__comm(&thread.batch, comm, gpu ? device : -1, gpu ? uuid : NULL);
-	comm->announced_ns = now;
-	comm->announced_hash = hash;
-	comm->announced_gpu = gpu;
-	comm->counts.due = true;
-}
-
-static void note__told(struct comm *comm, const struct note *note)
-{
-	uint64_t *highest = note->kind == NBP_KIND_API	    ? &comm->told.api
-			    : note->kind == NBP_KIND_LAUNCH ? &comm->told.launch
-							    : &comm->told.operation;
-
-	if (note->number > *highest)
-		*highest = note->number;
-}
-
-static void comm__read(struct comm *comm)
-{
-	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
-	struct note note;
-
-	/* Bounded, so that one busy communicator does not hold up the others. */
-	for (int i = 0; ring && i < RING_CELLS && ring__pop(ring, &note); i++) {
-		thread.busy = true;
-		if (note.generation != (uint16_t)comm->live_generation)
-			continue; /* written while its slot went to another */
-		if (note.kind == NBP_KIND_LAUNCH && note.function == NBP_TIMED)
-			pending__add(comm, &note);
-		if (note.kind == NBP_KIND_OPERATION)
-			pending__count(comm, note.launch);
-		note__told(comm, &note);
-		counts__told(&comm->counts, &note);
-		batch__note(&thread.batch, comm, &note);
-	}
-}
-
-static void comm__report_loss(struct comm *comm)
-{
-	for (int i = 0; i < NBP_LOSS_MAX; i++) {
-		uint64_t total = atomic_load_explicit(&comm->lost[i], memory_order_relaxed);
-
-		if (total != comm->reported[i])
-			batch__loss(&thread.batch, comm, i, total - comm->reported[i], total);
-		comm->reported[i] = total;
-	}
-}
-
-/* Behind the calls that it sums up. */
-static void comm__report_counts(struct comm *comm)
-{
-	if (comm->abi->version >= 5 && counts__changed(&comm->counts, &comm->unseen))
-		batch__counts(&thread.batch, comm);
-}
-
-static void comm__wind_up(struct comm *comm, uint64_t now)
-{
-	if (!comm->closing_since_ns)
-		comm->closing_since_ns = now;
-	if (comm->n_pending)
-		return;
-	if (!comm->ended)
-		batch__end(&thread.batch, comm, comm->closing_since_ns);
-	comm->ended = true;
-	if (now - comm->closing_since_ns > GRACE_NS)
-		comm__free(comm);
-}
-
-static void comm__serve(struct comm *comm, uint64_t now)
-{
-	bool closing = atomic_load(&comm->state) == COMM_CLOSING;
-
-	if (!comm->ended)
-		comm__announce(comm, now);
-	comm__read(comm);
-	if (!comm->ended) {
-		comm__report_counts(comm);
-		comm__report_loss(comm);
-	}
-	if (closing)
-		comm__wind_up(comm, now);
-}
-
-static void process__report_loss(void)
-{
-	for (int i = 0; i < NBP_LOSS_MAX; i++) {
-		uint64_t total = __atomic_load_n(&process_lost[i], __ATOMIC_RELAXED);
-
-		if (total != thread.reported[i])
-			batch__loss(&thread.batch, NULL, i, total - thread.reported[i], total);
-		thread.reported[i] = total;
-	}
-}
+	uint64_t asleep_since_ns; /* 0: a tracer listens */
+	/* rounds that somebody waits for; futexes */
+	_Atomic uint32_t asked, done;
+} thread = {.once = PTHREAD_ONCE_INIT, .asleep_since_ns = 1};
 
 /* ---- the loop ---- */
 
-/* A tracer that has just come knows nothing: everything is told again. */
 static void thread__wake(void)
 {
 	struct comm *comm;
 
-	for (uint32_t i = 0; (comm = comm__next(&i));) {
-		comm->announced_ns = 0;
+	for (uint32_t i = 0; (comm = comm__next(&i));)
 		comm__need_ring(comm);
-	}
-	memset(thread.reported, 0, sizeof(thread.reported));
+	serve__tell_again();
 }
 
 static void thread__look(uint64_t now)
@@ -278,31 +62,16 @@ static void thread__look(uint64_t now)
 		thread.asleep_since_ns = 0;
 	atomic_store(&process.awake, raised);
 	__atomic_store_n(&nccl_bpftrace_control.awake, raised, __ATOMIC_RELAXED);
+	timer__serve(now);
 	for (uint32_t i = 0; (comm = comm__next(&i));)
 		comm__set_mask(comm); /* again and again: others write the same word */
 }
 
-static void thread__work(uint64_t now)
+static long futex(_Atomic uint32_t *word, int operation, uint32_t value, uint64_t wait_ns)
 {
-	struct comm *comm;
+	struct timespec wait = {wait_ns / NS_PER_SECOND, wait_ns % NS_PER_SECOND};
 
-	thread.round++;
-	thread.batch.wanted = atomic_load(&process.awake);
-	for (uint32_t i = 0; (comm = comm__next(&i));)
-		comm__serve(comm, now);
-	if (thread.batch.wanted || thread.n_pending) {
-		pending__poll(now);
-		timing__serve(now);
-	}
-	process__report_loss();
-	batch__flush(&thread.batch);
-}
-
-static uint64_t thread__pause(void)
-{
-	if (!atomic_load(&process.awake) && !thread.n_pending)
-		return ASLEEP_NS;
-	return thread.busy || thread.n_pending ? AWAKE_BUSY_NS : AWAKE_IDLE_NS;
+	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, &wait, NULL, 0);
 }
 
 static void *thread__main(void *unused)
@@ -310,33 +79,50 @@ static void *thread__main(void *unused)
 	(void)unused;
 	pthread_setname_np(pthread_self(), "nccl-bpftrace");
 	for (;;) {
-		struct timespec pause;
-		uint64_t ns;
+		uint32_t asked = atomic_load(&thread.asked);
+		uint64_t pause = AWAKE_IDLE_NS;
+		bool busy;
 
-		thread.busy = false;
 		thread__look(now_ns());
-		thread__work(now_ns());
-		ns = thread__pause();
-		pause = (struct timespec){ns / NS_PER_SECOND, ns % NS_PER_SECOND};
-		nanosleep(&pause, NULL);
+		busy = serve__round(now_ns(), thread.asleep_since_ns);
+		if (atomic_load(&thread.done) != asked) {
+			atomic_store(&thread.done, asked);
+			futex(&thread.done, FUTEX_WAKE, INT_MAX, 0);
+		}
+		if (busy)
+			pause = AWAKE_BUSY_NS;
+		else if (thread.asleep_since_ns)
+			pause = ASLEEP_NS;
+		futex(&thread.asked, FUTEX_WAIT, asked, pause);
 	}
 	return NULL;
 }
 
-/* ---- start ---- */
-
-/* NCCL unloads plugins while the thread runs. */
-static void library__pin(void)
+/* No lock: whoever waits does so for a time only, even if the thread is gone. */
+void thread__catch_up(uint64_t wait_ns)
 {
-	Dl_info self;
+	uint64_t now = now_ns(), until = now + wait_ns;
+	uint32_t mine, done;
 
-	if (dladdr(&process, &self) && self.dli_fname)
-		dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	if (!atomic_load(&process.awake))
+		return;
+	mine = atomic_fetch_add(&thread.asked, 1) + 1;
+	futex(&thread.asked, FUTEX_WAKE, INT_MAX, 0);
+	for (; now < until; now = now_ns()) {
+		done = atomic_load(&thread.done);
+		if ((int32_t)(done - mine) >= 0)
+			return;
+		futex(&thread.done, FUTEX_WAIT, done, until - now);
+	}
 }
 
+/* ---- start ---- */
+
+/* A child has no thread, and must not use its parent's events. */
 static void forked(void)
 {
 	atomic_store(&process.dead, true);
+	atomic_store(&process.awake, false);
 }
 
 static int thread__create(void)
@@ -365,7 +151,6 @@ static int thread__create(void)
 
 static void start_once(void)
 {
-	library__pin();
 	if (pthread_atfork(NULL, NULL, forked) || thread__create())
 		atomic_store(&process.dead, true);
 }
@@ -373,4 +158,19 @@ static void start_once(void)
 void thread__start(void)
 {
 	pthread_once(&thread.once, start_once);
+}
+
+/* ---- the end ---- */
+
+/*
+ * Called before the driver's own teardown, and once more when this library's turn comes: what
+ * NCCL's threads have noted by then is handed over, without CUDA. A process that ends by _exit() or
+ * a signal loses what is younger than the thread's pause.
+ */
+__attribute__((destructor)) void process__end(void)
+{
+	if (atomic_load(&process.dead))
+		return;
+	cuda__end();
+	thread__catch_up(EXIT_WAIT_NS);
 }

@@ -1,52 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * GPU time of sampled launches: one CUDA event before the kernel and one behind it, recorded by
- * NCCL's own thread, looked at by the plugin's. Both events come from a pool per GPU context that
- * the plugin's thread fills. A stream under capture is never touched: an event would end up in the
- * job's graph or break its capture. The first error of a context is its last: nothing more is
- * timed.
+ * NCCL's own thread, looked at by the plugin's (poll.c). Both events come from a pool per GPU
+ * context that the plugin's thread fills. A stream under capture is never touched: an event would
+ * end up in the job's graph or break its capture. The first error of a context is its last: nothing
+ * more is timed.
  */
 #include "timing.h"
 
-#include "budget.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#define N_GPUS	       16
-#define N_PAIRS	       64		    /* timed launches under way in one context */
-#define LOST_AFTER_NS  (60 * NS_PER_SECOND) /* a launch whose stop never came */
-#define TIME_ABSURD_NS (3600 * NS_PER_SECOND)
-
-enum pair_state {
-	PAIR_FREE,
-	PAIR_TAKEN,   /* by the thread that launches */
-	PAIR_PENDING, /* by the plugin's thread */
-};
-
-struct pair {
-	_Atomic uint32_t state; /* stamp << 2 | enum pair_state */
-	CUevent start, end;
-	_Atomic uint64_t taken_ns;
-};
-
-struct gpu {
-	_Atomic(CUcontext) context;
-	_Atomic uint32_t state; /* enum gpu_state */
-	struct budget budget;
-	_Atomic uint32_t hint;
-	struct pair pairs[N_PAIRS];
-
-	/* the plugin's thread's own */
-	struct clock clock;
-	bool identified;
-	int32_t device;
-	uint8_t uuid[16];
-};
-
-static struct gpu gpus[N_GPUS];
-
-/* ---- NCCL's threads ---- */
+struct gpu gpus[N_GPUS];
 
 static struct gpu *gpu__find(CUcontext context)
 {
@@ -61,7 +23,7 @@ static struct gpu *gpu__find(CUcontext context)
 	return NULL;
 }
 
-static void gpu__fail(struct gpu *gpu)
+void gpu__fail(struct gpu *gpu)
 {
 	atomic_store(&gpu->state, GPU_BROKEN);
 	control__lost(NBP_LOSS_TIMING_ERROR);
@@ -87,12 +49,12 @@ static struct pair *pair__take(struct gpu *gpu, uint64_t now, uint32_t *ret_stam
 	return NULL;
 }
 
-static struct pair *pair__get(uint16_t index)
+struct pair *pair__get(uint16_t index)
 {
 	return &gpus[index / N_PAIRS].pairs[index % N_PAIRS];
 }
 
-static void pair__free(struct pair *pair)
+void pair__free(struct pair *pair)
 {
 	uint32_t state = atomic_load(&pair->state);
 
@@ -115,12 +77,23 @@ static enum nbp_timing stream__ask(struct gpu *gpu, uint64_t stream)
 	return NBP_NOT_TIMED_ERROR;
 }
 
+/* No call of the driver where the communicator's GPU, as it was last time, has no budget left. */
+static bool comm__has_budget(struct comm *comm, uint64_t now)
+{
+	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
+
+	return !gpu ||
+	       atomic_load_explicit(&gpus[gpu - 1].state, memory_order_relaxed) != GPU_READY ||
+	       budget__has(&gpus[gpu - 1].budget, now,
+			   atomic_load_explicit(&comm->timed_ns, memory_order_relaxed));
+}
+
 static enum nbp_timing gpu__ready(struct comm *comm, struct gpu **ret)
 {
 	CUcontext context = NULL;
 	struct gpu *gpu;
 
-	if (!cuda__usable() || cuda.ctx_get_current(&context) || !context)
+	if (cuda.ctx_get_current(&context) || !context)
 		return NBP_NOT_TIMED_NO_CUDA;
 	gpu = gpu__find(context);
 	if (!gpu)
@@ -146,10 +119,14 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 
 	if (captured)
 		return NBP_NOT_TIMED_CAPTURING;
+	if (!cuda__usable())
+		return NBP_NOT_TIMED_NO_CUDA;
+	if (!comm__has_budget(comm, now))
+		return NBP_NOT_TIMED_BUDGET;
 	answer = gpu__ready(comm, &gpu);
 	if (answer != NBP_TIMED)
 		return answer;
-	if (!budget__may(&gpu->budget, now))
+	if (!budget__take(&gpu->budget, now, atomic_load(&comm->timed_ns)))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = stream__ask(gpu, stream);
 	if (answer != NBP_TIMED)
@@ -199,12 +176,14 @@ static enum nbp_timing launch__end(struct gpu *gpu, struct pair *pair, uint64_t 
 	return NBP_TIMED;
 }
 
-void timing__end(uint64_t stream, struct launch_timing *t)
+void timing__end(struct comm *comm, uint64_t stream, struct launch_timing *t)
 {
 	struct gpu *gpu = &gpus[t->pair / N_PAIRS];
 	uint64_t begin = now_ns();
 
 	t->timing = launch__end(gpu, pair__get(t->pair), stream, t->stamp);
+	if (t->timing == NBP_TIMED)
+		atomic_store_explicit(&comm->timed_ns, begin, memory_order_relaxed);
 	budget__charge(&gpu->budget, t->spent_ns + now_ns() - begin);
 }
 
@@ -221,155 +200,4 @@ void timing__drop(struct launch_timing *t)
 void timing__give_back(uint16_t pair)
 {
 	pair__free(pair__get(pair));
-}
-
-/* ---- the plugin's thread ---- */
-
-static bool gpu__enter(struct gpu *gpu)
-{
-	int error = cuda__enter(atomic_load(&gpu->context));
-
-	if (error > 0)
-		gpu__fail(gpu); /* the job has destroyed its context */
-	return !error;
-}
-
-static int gpu__identify(struct gpu *gpu)
-{
-	CUdevice device;
-
-	if (cuda.ctx_get_device(&device))
-		return -1;
-	if (cuda.device_get_uuid && !cuda.device_get_uuid(gpu->uuid, device)) {
-		gpu->device = device;
-		gpu->identified = true;
-	}
-	return 0;
-}
-
-static int gpu__fill(struct gpu *gpu)
-{
-	for (int i = 0; i < N_PAIRS; i++) {
-		struct pair *pair = &gpu->pairs[i];
-
-		if (cuda.event_create(&pair->start, 0) || cuda.event_create(&pair->end, 0))
-			return -1;
-	}
-	return 0;
-}
-
-static void gpu__prepare(struct gpu *gpu)
-{
-	if (!gpu__enter(gpu))
-		return;
-	if (gpu__identify(gpu) || gpu__fill(gpu) || clock__create(&gpu->clock))
-		gpu__fail(gpu);
-	else
-		atomic_store_explicit(&gpu->state, GPU_READY, memory_order_release);
-	cuda__leave();
-}
-
-/* Launches that were started and never stopped: their thread is gone. */
-static void gpu__take_back(struct gpu *gpu, uint64_t now)
-{
-	for (int i = 0; i < N_PAIRS; i++) {
-		struct pair *pair = &gpu->pairs[i];
-		uint32_t state = atomic_load(&pair->state);
-		uint64_t taken_ns = atomic_load_explicit(&pair->taken_ns, memory_order_relaxed);
-
-		if ((state & 3) != PAIR_TAKEN || now < taken_ns || now - taken_ns < LOST_AFTER_NS)
-			continue;
-		if (atomic_compare_exchange_strong(&pair->state, &state,
-						   (state >> 2) << 2 | PAIR_FREE))
-			control__lost(NBP_LOSS_TIMING_ABANDONED);
-	}
-}
-
-static void gpu__compare_clocks(struct gpu *gpu, uint64_t now)
-{
-	if (!clock__is_due(&gpu->clock, now) || !gpu__enter(gpu))
-		return;
-	if (clock__compare(&gpu->clock))
-		gpu__fail(gpu);
-	cuda__leave();
-}
-
-void timing__serve(uint64_t now)
-{
-	if (!cuda__load())
-		return;
-	for (int i = 0; i < N_GPUS && atomic_load(&gpus[i].context); i++) {
-		uint32_t state = atomic_load(&gpus[i].state);
-
-		if (state == GPU_NEW)
-			gpu__prepare(&gpus[i]);
-		if (state != GPU_READY)
-			continue;
-		gpu__take_back(&gpus[i], now);
-		gpu__compare_clocks(&gpus[i], now);
-	}
-}
-
-static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
-				      struct timing_times *ret)
-{
-	uint64_t now = now_ns();
-	float ms = -1;
-
-	if (cuda.event_elapsed(&ms, pair->start, pair->end))
-		return TIMING_FAILED;
-	memset(ret, 0, sizeof(*ret));
-	ret->clock_error_ns = NBP_UNKNOWN;
-	/* Not longer than the time since the host launched it. */
-	if (!(ms > 0) || ms * 1e6 > (double)(now - launched_ns) + NS_PER_MS ||
-	    ms * 1e6 > TIME_ABSURD_NS)
-		return TIMING_INVALID;
-	ret->duration_ns = ms * 1e6;
-	ret->start_ns = clock__host_ns(&gpu->clock, pair->start, launched_ns, now);
-	if (ret->start_ns) {
-		ret->end_ns = ret->start_ns + ret->duration_ns;
-		ret->clock_error_ns = gpu->clock.error_ns;
-	}
-	return TIMING_DONE;
-}
-
-static enum timing_result pair__poll(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
-				     struct timing_times *ret)
-{
-	enum timing_result result = TIMING_FAILED;
-	int error = cuda.event_query(pair->end);
-
-	if (error == CUDA_NOT_READY)
-		return TIMING_PENDING;
-	if (!error)
-		result = pair__times(gpu, pair, launched_ns, ret);
-	if (result == TIMING_FAILED)
-		gpu__fail(gpu);
-	pair__free(pair);
-	return result;
-}
-
-enum timing_result timing__poll(uint16_t index, uint64_t launched_ns, struct timing_times *ret)
-{
-	struct gpu *gpu = &gpus[index / N_PAIRS];
-	enum timing_result result;
-
-	if (atomic_load(&gpu->state) != GPU_READY || !gpu__enter(gpu)) {
-		timing__give_back(index);
-		return TIMING_FAILED;
-	}
-	result = pair__poll(gpu, pair__get(index), launched_ns, ret);
-	cuda__leave();
-	return result;
-}
-
-bool timing__device(uint32_t index, int32_t *ret_device, uint8_t ret_uuid[16])
-{
-	struct gpu *gpu = &gpus[index];
-
-	if (index >= N_GPUS || atomic_load(&gpu->state) == GPU_NEW || !gpu->identified)
-		return false;
-	*ret_device = gpu->device;
-	memcpy(ret_uuid, gpu->uuid, 16);
-	return true;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Between timing.c, clock.c and cuda.c: the CUDA driver, found in the process, never brought in. */
+/* Between timing.c, poll.c, clock.c and cuda.c: the CUDA driver, found in the process, never
+ * brought in. */
 #ifndef NCCL_BPFTRACE_PLUGIN_TIMING_H
 #define NCCL_BPFTRACE_PLUGIN_TIMING_H
 
+#include "budget.h"
 #include "plugin.h"
 
 typedef void *CUcontext, *CUstream, *CUevent;
@@ -62,5 +64,40 @@ int clock__compare(struct clock *clock); /* -1: the driver refused; too coarse i
 /* 0: not known. Neither before the host launched it nor after it was seen to be done. */
 uint64_t clock__host_ns(const struct clock *clock, CUevent event, uint64_t not_before,
 			uint64_t not_after);
+
+#define N_GPUS	16
+#define N_PAIRS 64 /* timed launches under way in one context */
+
+enum pair_state {
+	PAIR_FREE,
+	PAIR_TAKEN,   /* by the thread that launches */
+	PAIR_PENDING, /* by the plugin's thread */
+};
+
+struct pair {
+	_Atomic uint32_t state; /* stamp << 2 | enum pair_state */
+	CUevent start, end;
+	_Atomic uint64_t taken_ns;
+};
+
+struct gpu {
+	_Atomic(CUcontext) context;
+	_Atomic uint32_t state; /* enum gpu_state */
+	struct budget budget;
+	_Atomic uint32_t hint;
+	struct pair pairs[N_PAIRS];
+
+	/* the plugin's thread's own */
+	struct clock clock;
+	bool identified;
+	int32_t device;
+	uint8_t uuid[16];
+};
+
+extern struct gpu gpus[N_GPUS];
+
+void gpu__fail(struct gpu *gpu);
+struct pair *pair__get(uint16_t index);
+void pair__free(struct pair *pair);
 
 #endif

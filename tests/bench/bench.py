@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
-usage: bench.py [WORD...]   only the parts whose name contains a word: probe consume end agent
-                            attach textfile exec
+usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin consume
+                            textfile attach agent exec
 """
 import os
 import platform
@@ -69,6 +69,20 @@ def bench_probe():
         for variant in ("bare", "counted", "recorded"):
             row(f"call, {variant}, {what} (beside: untraced)", found[f"{variant}_caller_ns"], "ns",
                 untraced)
+
+
+def bench_plugin():
+    """A batch at the plugin's hook, on its own thread: what its records cost to take."""
+    for n in (1, 64):
+        found = run("bench_probe", nbt.BUILD / "libnccl-profiler-bpftrace.so", str(n))
+        if found["dropped"]:
+            note(f"batch of {n}", f"{found['dropped']:.0f} rounds dropped: another tracer")
+        what = f"plugin's batch of {n}"
+        row(f"program, {what} (beside: bare)", found["recorded_program_ns"], "ns",
+            found["bare_program_ns"])
+        row("the same, for each record", found["recorded_program_ns"] / n, "ns", None, 500)
+        row(f"hook, {what} (beside: untraced)", found["recorded_caller_ns"], "ns",
+            found["untraced_caller_ns"])
 
 
 def bench_consume():
@@ -247,7 +261,7 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: run as root")
     words = sys.argv[1:]
-    for part in (bench_probe, bench_consume, bench_textfile, bench_attach, bench_agent, bench_exec):
+    for part in (bench_probe, bench_plugin, bench_consume, bench_textfile, bench_attach, bench_agent, bench_exec):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:

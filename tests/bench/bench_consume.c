@@ -53,7 +53,7 @@ static void bench__open(struct bench *bench)
 	if (err)
 		die(why, err);
 	comms__new(&bench->comms);
-	probe__set_consumer(bench->probe, on_record, bench);
+	probe__listen(bench->probe, &(struct probe_listener){.call = on_record, .ctx = bench});
 	bench->skel = bench_bpf__open();
 	if (!bench->skel ||
 	    bpf_map__reuse_fd(bench->skel->maps.events, probe__events_fd(bench->probe)))

@@ -2,6 +2,7 @@
 /*
  * What one traced call costs: for the program by the kernel's own statistics, and for the caller.
  * usage: bench_probe LIBRARY [null]; null: calls have no communicator (the real NCCL, no GPU)
+ *        bench_probe PLUGIN N; batches of N records handed to the plugin's hook
  */
 #include "../../src/attach.c"
 
@@ -11,15 +12,17 @@
 #include "bench.skel.h"
 #include "bench.h"
 #include "probe.h"
+#include "usdt.h"
 
-#define ROUNDS	   11
-#define MAX_CALLS  20000 /* of a round; fewer where each takes long */
-#define MIN_CALLS  2000
-#define ROUND_NS   (40 * NSEC_PER_MSEC)
-#define N_WARM	   200
-#define RING_BYTES (16 << 20)
-#define SMALL_RING (2 << 20) /* MAX_CALLS records just fit */
-#define MAX_WAITS  150	     /* of 20 ms, for other tracers to go */
+#define ROUNDS	     11
+#define MAX_CALLS    20000 /* of a round; fewer where each takes long */
+#define MIN_CALLS    2000
+#define ROUND_NS     (40 * NSEC_PER_MSEC)
+#define N_WARM	     200
+#define RING_BYTES   (16 << 20)
+#define SMALL_RING   (2 << 20)				   /* MAX_CALLS records just fit */
+#define RECORD_BYTES (sizeof(struct nb_plugin_record) + 8) /* in the ring */
+#define MAX_WAITS    150				   /* of 20 ms, for other tracers to go */
 
 /* Of ncclAllReduce and of what makes a communicator; no more of NCCL is needed. */
 typedef int all_reduce_fn(const void *, void *, size_t, int, int, void *, void *);
@@ -29,10 +32,15 @@ struct unique_id {
 
 struct site {
 	const char *path;
-	struct nccl_image image;
+	struct image image;
 	all_reduce_fn *call;
 	void *comm;
-	unsigned char entry[8]; /* the function's first bytes without any probe */
+	void (*hook)(const struct nbp_record *, uint32_t); /* the plugin's; else NULL */
+	uint32_t n_records;				   /* for it */
+	struct nbp_record *records;
+	const void *address; /* of the function */
+	uint64_t offset;
+	unsigned char entry[8]; /* its first bytes without any probe */
 };
 
 /* BEHIND: the agent does not come to take, most calls find more than a sixteenth of the ring full.
@@ -71,7 +79,39 @@ static void site__open_comm(struct site *site, void *library)
 		die("cannot make a communicator", 0);
 }
 
-static void site__open(struct site *site, const char *path, bool null_comm)
+static void site__open_nccl(struct site *site, void *library, const char *how)
+{
+	site->call = (all_reduce_fn *)dlsym(library, "ncclAllReduce");
+	if (!site->call)
+		die("exports no NCCL", 0);
+	site->address = (const void *)site->call;
+	site->offset = site->image.nccl.entry[NCCL_FN_AllReduce];
+	if (!how)
+		site__open_comm(site, library);
+}
+
+static void site__open_plugin(struct site *site, void *library, int fd, const char *n)
+{
+	struct elf_file file;
+	struct usdt usdt;
+	Dl_info info;
+
+	site->n_records = n ? atoi(n) : 1;
+	site->records = calloc(NBP_MAX_BATCH, sizeof(*site->records));
+	site->offset = site->image.sites[0].offset;
+	if (!site->records || !dladdr(dlsym(library, "ncclProfiler_v6"), &info) ||
+	    elf_file__open(&file, fd) || usdt__find(&file, NBP_PROVIDER, NBP_PROBE, &usdt))
+		die("the plugin", 0);
+	elf_file__close(&file);
+	site->hook = (void *)((char *)info.dli_fbase + usdt.vaddr);
+	site->address = (const void *)site->hook;
+	for (int i = 0; i < NBP_MAX_BATCH; i++) {
+		site->records[i].kind = NBP_KIND_API;
+		site->records[i].size = sizeof(*site->records);
+	}
+}
+
+static void site__open(struct site *site, const char *path, const char *how)
 {
 	void *library = dlopen(path, RTLD_NOW);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -79,27 +119,30 @@ static void site__open(struct site *site, const char *path, bool null_comm)
 	if (!library || fd < 0)
 		die(path, errno);
 	site->path = path;
-	site->call = (all_reduce_fn *)dlsym(library, "ncclAllReduce");
-	if (nccl_elf__read(fd, &site->image) || !site->call)
-		die("holds no NCCL", 0);
-	if (pread(fd, site->entry, sizeof(site->entry), site->image.entry[NCCL_FN_AllReduce]) < 0)
+	if (image__read(fd, &site->image) || !site->image.n_sites)
+		die("nothing to probe in it", 0);
+	if (site->image.kind == IMAGE_PLUGIN)
+		site__open_plugin(site, library, fd, how);
+	else
+		site__open_nccl(site, library, how);
+	if (pread(fd, site->entry, sizeof(site->entry), site->offset) < 0)
 		die(path, errno);
 	close(fd);
-	if (!null_comm)
-		site__open_comm(site, library);
 }
 
 /* Another tracer on this machine may have found us. */
 static bool site__is_untouched(const struct site *site)
 {
-	return !memcmp((const void *)site->call, site->entry, sizeof(site->entry));
+	return !memcmp(site->address, site->entry, sizeof(site->entry));
 }
 
 static uint64_t site__calls_ns(const struct site *site, unsigned int n)
 {
 	uint64_t start = now_ns();
 
-	for (unsigned int i = 0; i < n; i++)
+	for (unsigned int i = 0; i < n && site->hook; i++)
+		site->hook(site->records, site->n_records);
+	for (unsigned int i = 0; i < n && site->call; i++)
 		site->call(NULL, NULL, 1024, 7, 0, site->comm, NULL);
 	return now_ns() - start;
 }
@@ -139,11 +182,15 @@ static bool bench__wait_untouched(struct bench *bench)
 	return site__is_untouched(&bench->site);
 }
 
-static unsigned int n_calls_for(uint64_t warm_ns)
+/* Of the plugin's batches no more than the ring holds: it is emptied after each round. */
+static unsigned int site__n_calls(const struct site *site, uint64_t warm_ns)
 {
 	uint64_t n = ROUND_NS * N_WARM / (warm_ns + 1);
 
-	return n > MAX_CALLS ? MAX_CALLS : n < MIN_CALLS ? MIN_CALLS : n;
+	n = n > MAX_CALLS ? MAX_CALLS : n < MIN_CALLS ? MIN_CALLS : n;
+	if (site->hook && n > RING_BYTES / 2 / (RECORD_BYTES * site->n_records))
+		n = RING_BYTES / 2 / (RECORD_BYTES * site->n_records);
+	return n;
 }
 
 static void bench__measure(struct bench *bench, struct variant *v, struct measured *ret)
@@ -152,7 +199,7 @@ static void bench__measure(struct bench *bench, struct variant *v, struct measur
 	unsigned int n;
 
 	/* Also makes the nop a call, which the kernel does at the first hit. */
-	n = n_calls_for(site__calls_ns(&bench->site, N_WARM));
+	n = site__n_calls(&bench->site, site__calls_ns(&bench->site, N_WARM));
 	if (v->program_fd >= 0)
 		program__stats(v->program_fd, &before_ns, &before);
 	ret->caller_ns = (double)site__calls_ns(&bench->site, n) / n;
@@ -220,7 +267,7 @@ static void bench__load(struct bench *bench)
 	v[RECORDED].probe = open_probe(RING_BYTES, false);
 	v[BEHIND].probe = open_probe(SMALL_RING, false);
 	for (int i = COUNTED; i < N_VARIANTS; i++)
-		v[i].program_fd = probe__program_fd(v[i].probe);
+		v[i].program_fd = probe__program_fd(v[i].probe, bench->site.image.kind);
 	bench->multi = probe__uses_multi(v[RECORDED].probe);
 	bench->libraries_fd = probe__libraries_fd(v[RECORDED].probe);
 	if (!skel)
@@ -238,8 +285,8 @@ int main(int argc, char **argv)
 	static struct bench bench;
 
 	if (argc < 2)
-		die("usage: bench_probe LIBRARY [null]", EINVAL);
-	site__open(&bench.site, argv[1], argc > 2);
+		die("usage: bench_probe LIBRARY [null] | PLUGIN [N]", EINVAL);
+	site__open(&bench.site, argv[1], argc > 2 ? argv[2] : NULL);
 	bench__load(&bench);
 	bench__rounds(&bench, false);
 	bench__rounds(&bench, true);

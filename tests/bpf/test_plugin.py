@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The plugin as built: its USDT note, and a probe with a semaphore on it that wakes it."""
-import ctypes
 import os
-import re
 import subprocess
 import sys
 import time
 
 import nbt
-
-PLUGIN = nbt.BUILD / "libnccl-profiler-bpftrace.so"
+from hook import PLUGIN, file_offset, note, open_uprobe
 
 # A process that NCCL has initialised the plugin in; tells each value of the mask.
 JOB = """
@@ -29,25 +26,6 @@ while True:
 """
 
 
-def note():
-    text = subprocess.run([nbt.need("readelf", "binutils"), "-nW", PLUGIN], text=True,
-                          capture_output=True, check=True).stdout
-    found = re.search(r"Provider: (\S+)\s+Name: (\S+)\s+Location: (\S+), Base: \S+ "
-                      r"Semaphore: (\S+)\s+Arguments: (.+)", text)
-    assert found, text
-    return found
-
-
-def file_offset(address):
-    text = subprocess.run(["readelf", "-lW", PLUGIN], text=True, capture_output=True,
-                          check=True).stdout
-    for line in re.findall(r"LOAD\s+(\S+) (\S+) \S+ (\S+)", text):
-        offset, start, size = (int(word, 16) for word in line)
-        if start <= address < start + size:
-            return address - start + offset
-    raise AssertionError(f"{address:#x} is in no segment")
-
-
 def test_usdt_note():
     found = note()
     assert found[1] == "nccl_bpftrace" and found[2] == "batch"
@@ -58,31 +36,6 @@ def test_usdt_note():
             assert found[5].strip() == "8@%rdi 4@%esi"
         file.seek(file_offset(int(found[4], 16)))
         assert file.read(2) == b"\0\0"
-
-
-def open_uprobe(address, semaphore):
-    try:
-        with open("/sys/bus/event_source/devices/uprobe/type", encoding="ascii") as file:
-            kind = int(file.read())
-    except OSError:
-        nbt.skip("no uprobe events in this kernel")
-    path = ctypes.create_string_buffer(os.fsencode(PLUGIN))
-    attr = bytearray(128)
-
-    def put(at, size, value):
-        attr[at:at + size] = value.to_bytes(size, "little")
-
-    put(0, 4, kind)
-    put(4, 4, len(attr))
-    put(8, 8, file_offset(semaphore) << 32)  # config: ref_ctr_offset
-    put(56, 8, ctypes.addressof(path))  # config1: uprobe_path
-    put(64, 8, file_offset(address))  # config2: probe_offset
-    number = {"x86_64": 298, "aarch64": 241}[os.uname().machine]
-    libc = ctypes.CDLL(None, use_errno=True)
-    buffer = (ctypes.c_char * len(attr)).from_buffer(attr)
-    fd = libc.syscall(number, buffer, -1, 0, -1, 8)
-    assert fd >= 0, os.strerror(ctypes.get_errno())
-    return fd
 
 
 def test_a_probe_wakes_it():

@@ -188,8 +188,15 @@ class Agent:
 class Sim:
     """A simulated job: armed (library loaded, nothing called yet) when the constructor returns."""
 
-    def __init__(self, script, ranks=2, nccl=None, args=(), hold=True, program=SIM, prefix=()):
+    def __init__(self, script, ranks=2, nccl=None, args=(), hold=True, program=SIM, prefix=(),
+                 gpu=False, plugin=None):
+        """gpu: with simulated GPUs, see truth(). plugin: a profiler plugin for all ranks."""
         self.expect_file = tempdir() / "expect"
+        self.truth_file = self.expect_file.with_name("truth")
+        if plugin:
+            prefix = [*prefix, "env", f"NCCL_PROFILER_PLUGIN={plugin}"]
+        if gpu:
+            args = ["--gpu", "--truth", self.truth_file, *args]
         command = [*prefix, program, "--ranks", str(ranks), "--arm", "--expect", self.expect_file,
                    *args]
         command += ["--hold"] if hold else []
@@ -224,6 +231,13 @@ class Sim:
         wait_for(self.expect_file.exists, "nccl-sim's account")
         lines = self.expect_file.read_text().splitlines()
         return [dict(pair.split("=", 1) for pair in line.split()) for line in lines]
+
+    def truth(self):
+        """Each operation of each kernel that has ended: [dict(pid, comm, operation, start_ns, ...)]"""
+        lines = self.truth_file.read_text().splitlines()
+        words = [dict(pair.split("=", 1) for pair in line.split()) for line in lines]
+        return [{name: int(word) if word.isdigit() and name != "comm" else word
+                 for name, word in line.items()} for line in words]
 
     def stop(self):
         return end_by_input(self.process)

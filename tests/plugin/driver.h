@@ -149,6 +149,20 @@ static int count_records(int kind, uint64_t hash, struct nbp_record *first)
 	return n;
 }
 
+/* The n-th of a kind, of a communicator, as it stands in the order of arrival. */
+static struct nbp_record nth_record(int kind, uint64_t hash, int n)
+{
+	struct nbp_record found = {0};
+
+	pthread_mutex_lock(&records_lock);
+	for (int i = 0; i < n_records; i++) {
+		if (records[i].kind == kind && records[i].comm_hash == hash && !n--)
+			found = records[i];
+	}
+	pthread_mutex_unlock(&records_lock);
+	return found;
+}
+
 static int wait_records(int kind, uint64_t hash, int wanted, struct nbp_record *first)
 {
 	int n = 0;

@@ -20,11 +20,16 @@ $(BUILD)/tests/test_plugin_$(1): tests/plugin/test_plugin.c $(PLUGIN_TEST_HEADER
 	$$(CC) $(PLUGIN_TEST_CFLAGS) -DPLUGIN_FILE='"libplugin_$(1).so"' $(PLUGIN_SANITIZE_$(1)) \
 		-rdynamic -pthread -o $$@ $$< -L$(PLUGIN_TEST_DIR) -l:libcuda.so.1 \
 		-Wl,-rpath,'$$$$ORIGIN/plugin' -ldl
+$(BUILD)/tests/test_plugin_timer_$(1): tests/plugin/test_plugin_timer.c $(PLUGIN_TEST_HEADERS) \
+		$(PLUGIN_TEST_DIR)/libplugin_$(1).so
+	$$(CC) $(PLUGIN_TEST_CFLAGS) -DPLUGIN_FILE='"libplugin_$(1).so"' $(PLUGIN_SANITIZE_$(1)) \
+		-rdynamic -pthread -o $$@ $$< -ldl
 $(BUILD)/tests/test_plugin_chain_$(1): tests/plugin/test_plugin_chain.c $(PLUGIN_TEST_HEADERS) \
 		$(PLUGIN_TEST_DIR)/libplugin_$(1).so $(PLUGIN_TEST_DIR)/libchained.so
 	$$(CC) $(PLUGIN_TEST_CFLAGS) -DPLUGIN_FILE='"libplugin_$(1).so"' $(PLUGIN_SANITIZE_$(1)) \
 		-rdynamic -pthread -o $$@ $$< -ldl
-UNIT_TESTS += $(BUILD)/tests/test_plugin_$(1) $(BUILD)/tests/test_plugin_chain_$(1)
+UNIT_TESTS += $(BUILD)/tests/test_plugin_$(1) $(BUILD)/tests/test_plugin_chain_$(1) \
+	$(BUILD)/tests/test_plugin_timer_$(1)
 endef
 $(foreach kind,asan tsan,$(eval $(call plugin_tests,$(kind))))
 

@@ -251,18 +251,44 @@ TEST(reads_every_version_s_structs)
 TEST(v6_copy_engine_collective)
 {
 	int mask;
-	void *context = awake_comm(6, &mask, 0x3100, NULL);
+	struct fake_stream *stream = new_stream();
+	void *context = awake_comm(6, &mask, 0x3100, stream), *handle;
 	struct descriptor d = coll("AllGather", 9, 64);
-	struct nbp_record r;
+	struct nbp_record r, launch = {0};
 
+	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
 	put_u64(&d, 0, 4096);
-	put_u64(&d, 104, 0x7000);
-	CHECK(!start(6, context, d));
+	put(&d, 104, &stream, sizeof(stream));
+	start(6, context, coll_api("AllGather", 64, stream, 0));
+	handle = start(6, context, d);
+	CHECK(handle != NULL);
+	fake_launch(stream, 3000000);
+	tables[6]->stop(handle);
 	CHECK(wait_records(NBP_KIND_OPERATION, 0x3100, 1, &r) == 1);
 	CHECK_INT(r.operation.algorithm, NBP_COPY_ENGINE);
 	CHECK_INT(r.operation.protocol, NBP_UNKNOWN_U8);
 	CHECK_INT(r.operation.n_channels, NBP_UNKNOWN);
 	CHECK_INT(r.operation.sequence, 9);
+	CHECK_INT(wait_finished(0x3100, 1, &launch), 1);
+	CHECK(launch.launch.launch == r.operation.launch);
+	CHECK(launch.launch.duration_ns > 2900000);
+	CHECK_INT(launch.launch.n_operations, 1);
+	CHECK(launch.launch.stream == (uintptr_t)stream);
+	/* and its Group's operations are not the next launch's */
+	one_collective(6, context, stream, 10, 0, NULL);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x3100, 2, NULL), 2);
+	CHECK(nth_record(NBP_KIND_OPERATION, 0x3100, 1).operation.launch ==
+	      launch.launch.launch + 1);
+	/* under capture it is left alone */
+	fake_capture_begin(stream);
+	put_u64(&d, 24, 10);
+	start(6, context, coll_api("AllGather", 64, stream, 1));
+	handle = start(6, context, d);
+	tables[6]->stop(handle);
+	fake_capture_end(stream);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x3100, 3, NULL), 3);
+	CHECK_INT(atomic_load(&fake_cuda.n_captures_broken), 0);
+	__atomic_store_n(&control->budget_ppm, 10000, __ATOMIC_RELAXED);
 	tables[6]->finalize(context);
 	to_sleep();
 }
@@ -298,16 +324,13 @@ TEST(calls_launches_and_operations_belong_together)
 	CHECK(api.tid == (uint32_t)getpid());
 	CHECK(operation.operation.group == api.api.group && api.api.group);
 	first = api.api.api_number;
-	for (int i = 0, k = 0; i < n_records; i++) {
-		if (records[i].kind == NBP_KIND_API)
-			CHECK(records[i].api.api_number == first + k++);
-	}
+	for (int i = 0; i < 100; i++)
+		CHECK(nth_record(NBP_KIND_API, 0x4000, i).api.api_number == first + i);
 	first = operation.operation.operation;
-	for (int i = 0, k = 0; i < n_records; i++) {
-		if (records[i].kind != NBP_KIND_OPERATION)
-			continue;
-		CHECK(records[i].operation.operation == first + k);
-		CHECK(records[i].operation.sequence == 500u + k++);
+	for (int i = 0; i < 100; i++) {
+		operation = nth_record(NBP_KIND_OPERATION, 0x4000, i);
+		CHECK(operation.operation.operation == first + i);
+		CHECK(operation.operation.sequence == 500u + i);
 	}
 	tables[5]->finalize(context);
 	to_sleep();
@@ -398,10 +421,10 @@ TEST(the_gpu_is_told_once_known)
 	raise_semaphore(1);
 	CHECK(wait_mask(&mask, MASK_V6) >= 0);
 	one_collective(6, context, stream, 1, 0, NULL);
-	CHECK(wait_records(NBP_KIND_COMM, 0x4300, 2, NULL) >= 2);
-	for (int i = 0; i < n_records; i++) {
-		if (records[i].kind == NBP_KIND_COMM && records[i].comm_hash == 0x4300)
-			r = records[i];
+	for (int i = 0; i < 1000 && !r.comm.gpu_uuid[15]; i++) {
+		ms_sleep(2);
+		r = nth_record(NBP_KIND_COMM, 0x4300,
+			       count_records(NBP_KIND_COMM, 0x4300, NULL) - 1);
 	}
 	CHECK_INT(r.comm.cuda_device, 3);
 	CHECK_INT(r.comm.gpu_uuid[15], 0xa3);
@@ -468,10 +491,9 @@ TEST(a_capture_is_never_touched)
 	CHECK(atomic_load(&fake_cuda.n_event_records) >= n_records_before + 2);
 	fake_capture_end(stream);
 	n_records_before = 0;
-	for (int i = 0; i < n_records; i++) {
-		if (records[i].kind == NBP_KIND_LAUNCH &&
-		    records[i].launch.timing == NBP_NOT_TIMED_CAPTURING)
-			n_records_before++;
+	for (int i = count_records(NBP_KIND_LAUNCH, 0x4500, NULL) - 1; i >= 0; i--) {
+		r = nth_record(NBP_KIND_LAUNCH, 0x4500, i);
+		n_records_before += r.launch.timing == NBP_NOT_TIMED_CAPTURING;
 	}
 	CHECK_INT(n_records_before, 3);
 	/* and the legacy stream can be timed again */
@@ -595,10 +617,8 @@ TEST(what_finds_no_place_is_counted)
 	}
 	CHECK(wait_counts(0x5200, NBP_ALLREDUCE, n, &counts));
 	CHECK_INT(received + full, n);
-	for (int i = 0; i < n_records; i++) {
-		if (records[i].kind == NBP_KIND_LOSS && records[i].comm_hash == 0x5200)
-			told += records[i].loss.count;
-	}
+	for (int i = count_records(NBP_KIND_LOSS, 0x5200, NULL) - 1; i >= 0; i--)
+		told += nth_record(NBP_KIND_LOSS, 0x5200, i).loss.count;
 	CHECK_INT(told, full);
 	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].calls, n);
 	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].bytes, 4 * n);

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "cuda_sim.h"
 #include "nccl_sim.h"
 
 #define API_FUNCTIONS(X) \
@@ -22,6 +23,22 @@ struct api {
 #undef API_MEMBER
 };
 
+/* What programs call of the CUDA driver here. */
+#define CUDA_FUNCTIONS(X) \
+	X(cuda_sim_attach) X(cuda_sim_compute) X(cuInit) X(cuDevicePrimaryCtxRetain) \
+	X(cuCtxSetCurrent) X(cuStreamCreate) X(cuStreamSynchronize) X(cuStreamBeginCapture_v2) \
+	X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) \
+	X(cuGraphExecDestroy) X(cuGraphDestroy)
+
+struct cuda_api {
+#define CUDA_MEMBER(function) __typeof__(function) *function;
+	CUDA_FUNCTIONS(CUDA_MEMBER)
+#undef CUDA_MEMBER
+};
+
+/* As api_load(), for the stand-in libcuda.so.1. */
+const char *cuda_api_load(struct cuda_api *ret_api, const char *path);
+
 /* Loads the library for the rest of the process's life. path is ignored when the library is
  * linked in. Returns NULL, or what went wrong. */
 const char *api_load(struct api *ret_api, const char *path);
@@ -29,5 +46,7 @@ const char *api_load(struct api *ret_api, const char *path);
 /* Path of the library: a path is taken as it is, a version is looked for beside this program.
  * -errno when it does not fit or this program cannot be found. */
 int api_find(const char *path_or_version, char *ret_path, size_t size);
+/* Of the stand-in libcuda.so.1, beside this program. */
+int cuda_api_find(char *ret_path, size_t size);
 
 #endif

@@ -2,10 +2,9 @@
 /* Instructions that call NCCL. */
 #include "rank.h"
 
-/* Stand-ins for device memory and a stream: nothing ever follows them. */
+/* Stand-ins for device memory: nothing ever follows them. */
 #define SEND_BUFFER ((void *)0x7f5500000000)
 #define RECV_BUFFER ((void *)0x7f5600000000)
-#define STREAM ((cudaStream_t)0x5500c0de0000)
 
 static enum flow checked(const struct rank *rank, const struct instruction *i, ncclResult_t result)
 {
@@ -163,9 +162,11 @@ static int peer_of(const struct instruction *i, const struct ledger_record *reco
 	return i->operation == OP_SEND ? (me + 1) % n : (me + n - 1) % n;
 }
 
-static ncclResult_t call(const struct api *api, const struct instruction *i, ncclComm_t comm,
+static ncclResult_t call(const struct rank *rank, const struct instruction *i, ncclComm_t comm,
 			 int peer)
 {
+	const struct api *api = &rank->api;
+	cudaStream_t stream = gpu_stream_of(rank, i->stream);
 	ncclDataType_t type = (ncclDataType_t)i->datatype;
 	ncclRedOp_t op = (ncclRedOp_t)i->redop;
 	void *send = SEND_BUFFER, *recv = RECV_BUFFER;
@@ -173,27 +174,27 @@ static ncclResult_t call(const struct api *api, const struct instruction *i, ncc
 
 	switch (i->operation) {
 	case OP_ALLGATHER:
-		return api->ncclAllGather(send, recv, n, type, comm, STREAM);
+		return api->ncclAllGather(send, recv, n, type, comm, stream);
 	case OP_ALLREDUCE:
-		return api->ncclAllReduce(send, recv, n, type, op, comm, STREAM);
+		return api->ncclAllReduce(send, recv, n, type, op, comm, stream);
 	case OP_ALLTOALL:
-		return api->ncclAlltoAll(send, recv, n, type, comm, STREAM);
+		return api->ncclAlltoAll(send, recv, n, type, comm, stream);
 	case OP_BROADCAST:
-		return api->ncclBroadcast(send, recv, n, type, i->root, comm, STREAM);
+		return api->ncclBroadcast(send, recv, n, type, i->root, comm, stream);
 	case OP_BCAST:
-		return api->ncclBcast(send, n, type, i->root, comm, STREAM);
+		return api->ncclBcast(send, n, type, i->root, comm, stream);
 	case OP_GATHER:
-		return api->ncclGather(send, recv, n, type, i->root, comm, STREAM);
+		return api->ncclGather(send, recv, n, type, i->root, comm, stream);
 	case OP_RECV:
-		return api->ncclRecv(recv, n, type, peer, comm, STREAM);
+		return api->ncclRecv(recv, n, type, peer, comm, stream);
 	case OP_REDUCE:
-		return api->ncclReduce(send, recv, n, type, op, i->root, comm, STREAM);
+		return api->ncclReduce(send, recv, n, type, op, i->root, comm, stream);
 	case OP_REDUCESCATTER:
-		return api->ncclReduceScatter(send, recv, n, type, op, comm, STREAM);
+		return api->ncclReduceScatter(send, recv, n, type, op, comm, stream);
 	case OP_SCATTER:
-		return api->ncclScatter(send, recv, n, type, i->root, comm, STREAM);
+		return api->ncclScatter(send, recv, n, type, i->root, comm, stream);
 	case OP_SEND:
-		return api->ncclSend(send, n, type, peer, comm, STREAM);
+		return api->ncclSend(send, n, type, peer, comm, stream);
 	default:
 		return ncclInternalError;
 	}
@@ -224,7 +225,9 @@ enum flow call_operation(struct line_state *line, const struct instruction *i)
 
 		if (comm.record)
 			ledger_count(comm.record, i);
-		result = call(&rank->api, i, comm.handle, peer_of(i, comm.record));
+		if (comm.record && line->capture)
+			call_captured(line, comm.record, i);
+		result = call(rank, i, comm.handle, peer_of(i, comm.record));
 		if (result != ncclSuccess && !may_fail)
 			return checked(rank, i, result);
 		if (!comm.record || line->group_depth)

@@ -2,6 +2,9 @@
 /* Communicators: memory, the list of the live ones, questions, end. */
 #include "lib.h"
 
+#include "plan.h"
+#include "profiler.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +144,8 @@ void sim_comm_free(struct sim_comm *comm)
 
 	comms_remove(&comm->nccl);
 	sim_group_forget(comm);
+	progress_forget(comm);
+	profiler_comm_finalize(comm);
 	nccl->rank = nccl->nRanks = nccl->cudaDev = -1;
 	nccl->busId = -1;
 #if SIM_HAS_COMM_MAGIC

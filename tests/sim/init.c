@@ -2,6 +2,8 @@
 /* How communicators come to be: from a unique id, or from a parent. */
 #include "lib.h"
 
+#include "profiler.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -113,6 +115,7 @@ ncclResult_t sim_job_init(const struct sim_job *job)
 	comm->cudaDev = comm->nvmlDev = device == NO_DEVICE ? comm->localRank : device;
 	comm->compCap = COMPUTE_CAPABILITY;
 	comm->busId = bus_id_of(comm->nvmlDev);
+	profiler_comm_init(job->comm);
 	__atomic_store_n(&comm->initState, ncclSuccess, __ATOMIC_RELEASE);
 	return ncclSuccess;
 }

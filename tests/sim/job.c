@@ -55,6 +55,8 @@ static void rank_ended(struct job *job, int rank, int status)
 {
 	job->ended[rank] = true;
 	job->n_alive--;
+	if (job->gpus)
+		__atomic_store_n(&job->gpus->rank[rank].gone, 1, __ATOMIC_RELAXED);
 	if (WIFSIGNALED(status)) {
 		if (job->stopping || job->shared->death_ordered[rank])
 			return;
@@ -136,13 +138,14 @@ static bool all_done(const struct job *job)
 	return true;
 }
 
-/* Whatever is due now. */
-/* What was called so far. */
+/* What was called so far, and what the GPUs have done. */
 static int write_expect(const struct job *job)
 {
 	FILE *out = job->options->expect ? fopen(job->options->expect, "we") : NULL;
 	int err = 0;
 
+	if (job->truth && fflush(job->truth))
+		return -errno;
 	if (!out)
 		return job->options->expect ? -errno : 0;
 	for (int i = 0; i < job->options->n_ranks; i++)
@@ -152,6 +155,7 @@ static int write_expect(const struct job *job)
 	return fclose(out) ? -errno : err;
 }
 
+/* Whatever is due now. */
 static void advance(struct job *job)
 {
 	const struct job_options *options = job->options;
@@ -231,14 +235,38 @@ static int open_signals(struct job *job)
 	return job->signals < 0 ? -errno : 0;
 }
 
+/* Zeroed; only what is touched takes memory. */
+static void *map_shared(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+static int open_gpus(struct job *job)
+{
+	size_t ranks = (size_t)job->options->n_ranks * sizeof(job->gpus->rank[0]);
+
+	if (!job->options->gpu)
+		return 0;
+	job->gpus_bytes = sizeof(*job->gpus) + ranks;
+	job->gpus = map_shared(job->gpus_bytes);
+	if (!job->gpus)
+		return -errno;
+	job->gpus->stop = &job->shared->nccl.stop;
+	if (job->options->truth)
+		job->truth = fopen(job->options->truth, "we");
+	return job->options->truth && !job->truth ? -errno : 0;
+}
+
 static int open_job(struct job *job)
 {
 	size_t ledgers = (size_t)job->options->n_ranks * sizeof(job->shared->ledger[0]);
 
 	job->shared_bytes = sizeof(*job->shared) + ledgers;
-	job->shared = mmap(NULL, job->shared_bytes, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (job->shared == MAP_FAILED)
+	job->shared = map_shared(job->shared_bytes);
+	if (!job->shared || open_gpus(job))
 		return -errno;
 	if (pipe2(job->events, O_CLOEXEC) || fcntl(job->events[0], F_SETFL, O_NONBLOCK))
 		return -errno;
@@ -261,6 +289,20 @@ static int start_ranks(struct job *job)
 	return 0;
 }
 
+static int close_job(struct job *job)
+{
+	int err = write_expect(job);
+
+	if (err)
+		fprintf(stderr, "nccl-sim: cannot write the account: %s\n", strerror(-err));
+	if (job->truth)
+		fclose(job->truth);
+	if (job->gpus)
+		munmap(job->gpus, job->gpus_bytes);
+	munmap(job->shared, job->shared_bytes);
+	return err;
+}
+
 int job_run(const struct job_options *options, const struct script *script)
 {
 	struct job job = { .options = options, .script = script };
@@ -268,15 +310,16 @@ int job_run(const struct job_options *options, const struct script *script)
 
 	if (!err)
 		err = start_ranks(&job);
+	if (!err && job.gpus) /* after the forks: ranks have one thread when they begin */
+		err = engine_start(&job.engine, job.gpus, &options->model, job.pid,
+				   options->n_ranks, job.truth);
 	if (err) {
 		fprintf(stderr, "nccl-sim: cannot start the job: %s\n", strerror(-err));
 		signal_ranks(&job, SIGKILL);
 		return EXIT_FAILURE;
 	}
 	supervise(&job);
-	err = write_expect(&job);
-	if (err)
-		fprintf(stderr, "nccl-sim: %s: %s\n", options->expect, strerror(-err));
-	munmap(job.shared, job.shared_bytes);
+	engine_stop(job.engine);
+	err = close_job(&job);
 	return err || job.failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

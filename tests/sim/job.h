@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <sys/types.h>
 
+#include "engine.h"
 #include "ledger.h"
 #include "nccl_sim.h"
 #include "script.h"
@@ -14,9 +15,10 @@
 struct job_options {
 	int n_ranks;
 	int gpus_per_node;
-	bool arm, hold, sync;
-	const char *expect; /* NULL: not wanted */
-	char library[PATH_MAX];
+	bool arm, hold, sync, gpu;
+	const char *expect, *truth; /* NULL: not wanted */
+	struct gpu_model model;
+	char library[PATH_MAX], cuda[PATH_MAX];
 };
 
 /* Where the ranks that execute one instruction meet. */
@@ -50,6 +52,10 @@ struct job {
 	const struct script *script;
 	struct job_shared *shared;
 	size_t shared_bytes;
+	struct gpu_shared *gpus; /* NULL: without */
+	size_t gpus_bytes;
+	struct engine *engine;
+	FILE *truth;
 	int events[2]; /* pipe of job_message */
 	int signals;
 	pid_t driver;

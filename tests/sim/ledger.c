@@ -38,6 +38,12 @@ void ledger_count(struct ledger_record *record, const struct instruction *operat
 		add(&record->unknown_type_calls[info->counted_as], 1);
 }
 
+void ledger_add_mode(struct ledger_record *record, const struct instruction *operation,
+		     enum ledger_mode mode, uint64_t n)
+{
+	add(&record->mode[mode][operations[operation->operation].counted_as], n);
+}
+
 void ledger_sequence(struct ledger_record *record, const struct nccl_sim_view *view)
 {
 	for (int i = 0; i < SIM_SEQ_COUNT; i++) {
@@ -65,6 +71,10 @@ static void print_operation(const struct ledger_record *record, const struct scr
 		fputs(" sequence=-", out);
 	if (record->unknown_type_calls[operation])
 		fprintf(out, " unknown_type_calls=%" PRIu64, record->unknown_type_calls[operation]);
+	if (record->mode[LEDGER_CAPTURED][operation])
+		fprintf(out, " captured=%" PRIu64 " replayed=%" PRIu64,
+			record->mode[LEDGER_CAPTURED][operation],
+			record->mode[LEDGER_REPLAYED][operation]);
 	fputc('\n', out);
 }
 

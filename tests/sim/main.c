@@ -26,6 +26,10 @@ static const char help[] =
 "  --arm               print 'armed pids=...' and wait for a line on stdin before the script\n"
 "  --hold              at the end print 'done' and keep the ranks until a line on stdin\n"
 "  --expect FILE       write there what was called\n"
+"  --gpu               each rank has a simulated GPU behind a stand-in CUDA driver\n"
+"  --truth FILE        with --gpu: write there when each operation ran on it\n"
+"  --gpu-latency US, --gpu-bandwidth GB/S, --gpu-network GB/S, --gpu-jitter PERCENT, --seed N\n"
+"                      how long a kernel works (15, 300, 40 and 0; made up, of no real GPU)\n"
 "  --help              this text\n"
 "\n"
 "Instructions end with a line or ';'; '#' begins a comment. '@0-2,5 INSTRUCTION' is for these\n"
@@ -38,6 +42,12 @@ static const char help[] =
 "      TYPE: int8 uint8 int32 uint32 int64 uint64 fp16 fp32 fp64 bf16 fp8e4m3 fp8e5m2 or a number\n"
 "      NAME null: called without a communicator\n"
 "  group { ... }   loop N|forever { ... }   threads N { ... }\n"
+"  env NAME=VALUE (before the rank's first communicator, for NCCL to see it)\n"
+"With --gpu, where operations take stream=N as well (0 to 3):\n"
+"  synchronize [stream=N]   compute MS [stream=N] (work that is not NCCL's)\n"
+"  capture NAME { ... }   replay NAME [stream=N] [x TIMES]   drop NAME (a CUDA graph of stream 0)\n"
+"  gpu hang|slow=FACTOR|link=FACTOR|ok (the rank's own GPU from its next kernel on)\n"
+"Also:\n"
 "  pause MS   rate HZ   barrier   print TEXT   wait (for a line on stdin)\n"
 "  stop (SIGSTOP)   kill (SIGKILL)   exit\n"
 "SIGTERM and SIGINT end the job. A rank that is gone is waited for, as with NCCL.\n"
@@ -45,7 +55,7 @@ static const char help[] =
 
 enum option_code {
 	OPT_RANKS = 256, OPT_GPUS, OPT_NCCL, OPT_SCRIPT, OPT_SYNC, OPT_ARM, OPT_HOLD, OPT_EXPECT,
-	OPT_HELP,
+	OPT_GPU, OPT_TRUTH, OPT_LATENCY, OPT_BANDWIDTH, OPT_NETWORK, OPT_JITTER, OPT_SEED, OPT_HELP,
 };
 
 static const struct option long_options[] = {
@@ -57,6 +67,13 @@ static const struct option long_options[] = {
 	{ "arm", no_argument, NULL, OPT_ARM },
 	{ "hold", no_argument, NULL, OPT_HOLD },
 	{ "expect", required_argument, NULL, OPT_EXPECT },
+	{ "gpu", no_argument, NULL, OPT_GPU },
+	{ "truth", required_argument, NULL, OPT_TRUTH },
+	{ "gpu-latency", required_argument, NULL, OPT_LATENCY },
+	{ "gpu-bandwidth", required_argument, NULL, OPT_BANDWIDTH },
+	{ "gpu-network", required_argument, NULL, OPT_NETWORK },
+	{ "gpu-jitter", required_argument, NULL, OPT_JITTER },
+	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ NULL, 0, NULL, 0 },
 };
@@ -81,6 +98,37 @@ static int set_number(const char *name, const char *text, int *ret_value)
 		return usage(name, "not a number from 1 to 256");
 	*ret_value = (int)value;
 	return 0;
+}
+
+static int set_positive(const char *name, double max, double *ret_value)
+{
+	return parse_positive(optarg, max, ret_value) ? 0 : usage(name, "not a number in range");
+}
+
+static int set_gpu_option(struct job_options *job, int code)
+{
+	switch (code) {
+	case OPT_GPU:
+		job->gpu = true;
+		return 0;
+	case OPT_TRUTH:
+		job->truth = optarg;
+		return 0;
+	case OPT_LATENCY:
+		return set_positive("--gpu-latency", 1e9, &job->model.latency_us);
+	case OPT_BANDWIDTH:
+		return set_positive("--gpu-bandwidth", 1e9, &job->model.bandwidth);
+	case OPT_NETWORK:
+		return set_positive("--gpu-network", 1e9, &job->model.network_bandwidth);
+	case OPT_JITTER:
+		job->model.jitter = 0;
+		return set_positive("--gpu-jitter", 90, &job->model.jitter);
+	case OPT_SEED:
+		return parse_u64(optarg, UINT64_MAX, &job->model.seed) ? 0 :
+		       usage("--seed", "not a whole number");
+	default:
+		return -EINVAL; /* getopt has told why */
+	}
 }
 
 static int set_option(struct arguments *args, int code)
@@ -115,7 +163,7 @@ static int set_option(struct arguments *args, int code)
 		args->help = true;
 		return 0;
 	default:
-		return -EINVAL; /* getopt has told why */
+		return set_gpu_option(&args->job, code);
 	}
 }
 
@@ -134,6 +182,12 @@ static int parse_arguments(int argc, char **argv, struct arguments *args)
 		return usage(argv[optind], "unexpected argument");
 	if (!args->script_file == !args->script_text)
 		return usage("script", "give one of --script FILE and -e TEXT");
+	if (args->job.truth && !args->job.gpu)
+		return usage("--truth", "needs --gpu");
+	args->job.model.jitter /= 100;
+	err = args->job.gpu ? cuda_api_find(args->job.cuda, sizeof(args->job.cuda)) : 0;
+	if (err)
+		return usage("libcuda.so.1", strerror(-err));
 	if (!args->job.gpus_per_node)
 		args->job.gpus_per_node = args->job.n_ranks;
 	err = api_find(args->nccl, args->job.library, sizeof(args->job.library));
@@ -184,7 +238,7 @@ static int run(const struct arguments *args, const char *text)
 
 int main(int argc, char **argv)
 {
-	struct arguments args = { .job = { .n_ranks = 8 } };
+	struct arguments args = { .job = { .n_ranks = 8, .model = { 15, 300, 40, 0, 1 } } };
 	char *text;
 	int status;
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "token.h"
+#include "parse.h"
 
 #define MAX_DEPTH 16
 #define MAX_THREADS 64
@@ -16,44 +16,36 @@
 #define NS_PER_MS 1e6
 #define NS_PER_S 1e9
 
-struct parser {
-	struct script *script;
-	struct script_error *error;
-	struct tokens tokens;
-	int depth;
-	bool in_group, in_threads;
-};
-
-static int fail(struct parser *p, const char *why)
+int parse_fail(struct parser *p, const char *why)
 {
 	if (p->error->why)
 		return -EINVAL;
 	p->error->line = p->tokens.line;
 	p->error->why = why;
-	memcpy(p->error->word, p->tokens.word, sizeof(p->error->word));
+	snprintf(p->error->word, sizeof(p->error->word), "%.63s", p->tokens.word);
 	return -EINVAL;
 }
 
-static int next(struct parser *p)
+int parse_next(struct parser *p)
 {
-	return tokens_next(&p->tokens) ? fail(p, p->tokens.error) : 0;
+	return tokens_next(&p->tokens) ? parse_fail(p, p->tokens.error) : 0;
 }
 
-static bool at_word(const struct parser *p, const char *word)
+bool parse_at(const struct parser *p, const char *word)
 {
 	return p->tokens.token == TOKEN_WORD && !strcmp(p->tokens.word, word);
 }
 
-static int need_word(struct parser *p, const char *why)
+int parse_need(struct parser *p, const char *why)
 {
-	return p->tokens.token == TOKEN_WORD ? 0 : fail(p, why);
+	return p->tokens.token == TOKEN_WORD ? 0 : parse_fail(p, why);
 }
 
-static int take_number(struct parser *p, uint64_t max, uint64_t *ret_value)
+int parse_number(struct parser *p, uint64_t max, uint64_t *ret_value)
 {
 	if (p->tokens.token != TOKEN_WORD || !parse_u64(p->tokens.word, max, ret_value))
-		return fail(p, "not a whole number in range");
-	return next(p);
+		return parse_fail(p, "not a whole number in range");
+	return parse_next(p);
 }
 
 static int find_comm(const struct parser *p)
@@ -64,14 +56,14 @@ static int find_comm(const struct parser *p)
 	return SCRIPT_NULL_COMM;
 }
 
-static int take_old_comm(struct parser *p, int *ret_comm)
+int parse_old_comm(struct parser *p, int *ret_comm)
 {
-	if (need_word(p, "name of a communicator missing"))
+	if (parse_need(p, "name of a communicator missing"))
 		return -EINVAL;
 	*ret_comm = find_comm(p);
 	if (*ret_comm == SCRIPT_NULL_COMM && strcmp(p->tokens.word, "null"))
-		return fail(p, "no communicator of this name was made before");
-	return next(p);
+		return parse_fail(p, "no communicator of this name was made before");
+	return parse_next(p);
 }
 
 static bool is_name(const char *word)
@@ -87,18 +79,18 @@ static int take_new_comm(struct parser *p, int *ret_comm)
 {
 	struct script *script = p->script;
 
-	if (need_word(p, "name of a communicator missing"))
+	if (parse_need(p, "name of a communicator missing"))
 		return -EINVAL;
 	if (!is_name(p->tokens.word))
-		return fail(p, "not a name for a communicator");
+		return parse_fail(p, "not a name for a communicator");
 	*ret_comm = find_comm(p);
 	if (*ret_comm == SCRIPT_NULL_COMM) {
 		if (script->n_comms == SCRIPT_MAX_COMMS)
-			return fail(p, "too many names of communicators");
+			return parse_fail(p, "too many names of communicators");
 		*ret_comm = script->n_comms++;
 		memcpy(script->comm_name[*ret_comm], p->tokens.word, SCRIPT_NAME_SIZE - 1);
 	}
-	return next(p);
+	return parse_next(p);
 }
 
 static int take_comm(struct parser *p, struct instruction *i)
@@ -107,13 +99,13 @@ static int take_comm(struct parser *p, struct instruction *i)
 		return -EINVAL;
 	if (p->tokens.token != TOKEN_WORD)
 		return 0;
-	if (at_word(p, "config"))
+	if (parse_at(p, "config"))
 		i->init = INIT_CONFIG;
-	else if (at_word(p, "scalable"))
+	else if (parse_at(p, "scalable"))
 		i->init = INIT_SCALABLE;
 	else
-		return fail(p, "neither config nor scalable");
-	return next(p);
+		return parse_fail(p, "neither config nor scalable");
+	return parse_next(p);
 }
 
 static int take_split(struct parser *p, struct instruction *i)
@@ -123,68 +115,26 @@ static int take_split(struct parser *p, struct instruction *i)
 	memcpy(new_name, p->tokens.word, sizeof(new_name));
 	if (take_new_comm(p, &i->comm))
 		return -EINVAL;
-	if (at_word(p, new_name))
-		return fail(p, "a communicator cannot be its own parent");
-	if (at_word(p, "null"))
-		return fail(p, "needs a parent");
-	if (take_old_comm(p, &i->parent))
+	if (parse_at(p, new_name))
+		return parse_fail(p, "a communicator cannot be its own parent");
+	if (parse_at(p, "null"))
+		return parse_fail(p, "needs a parent");
+	if (parse_old_comm(p, &i->parent))
 		return -EINVAL;
 	if (p->tokens.token != TOKEN_WORD || !parse_u64(p->tokens.word, INT_MAX, &i->times) ||
 	    !i->times)
-		return fail(p, "the divisor must be a number of at least 1");
-	return next(p);
+		return parse_fail(p, "the divisor must be a number of at least 1");
+	return parse_next(p);
 }
 
-/* One of op=, root=, peer= and `x TIMES`. */
-static int take_option(struct parser *p, struct instruction *i)
-{
-	uint64_t number = 0;
-	bool ok;
-
-	if (at_word(p, "x"))
-		return next(p) || take_number(p, UINT64_MAX - 1, &i->times) ? -EINVAL : 0;
-	if (!strncmp(p->tokens.word, "op=", 3)) {
-		i->redop = redop_find(p->tokens.word + 3);
-		ok = i->redop >= 0;
-	} else if (!strncmp(p->tokens.word, "root=", 5)) {
-		ok = parse_u64(p->tokens.word + 5, INT_MAX, &number);
-		i->root = (int)number;
-	} else if (!strncmp(p->tokens.word, "peer=", 5)) {
-		ok = parse_u64(p->tokens.word + 5, INT_MAX, &number);
-		i->peer = (int)number;
-	} else {
-		return fail(p, "none of op=, root=, peer=, x TIMES");
-	}
-	return ok ? next(p) : fail(p, "bad value");
-}
-
-static int take_operation(struct parser *p, struct instruction *i)
-{
-	i->peer = -1;
-	i->times = 1;
-	if (take_old_comm(p, &i->comm) || take_number(p, UINT64_MAX, &i->count))
-		return -EINVAL;
-	if (need_word(p, "type missing"))
-		return -EINVAL;
-	i->datatype = datatype_find(p->tokens.word);
-	if (i->datatype < 0)
-		return fail(p, "not a type");
-	if (next(p))
-		return -EINVAL;
-	while (p->tokens.token == TOKEN_WORD)
-		if (take_option(p, i))
-			return -EINVAL;
-	return 0;
-}
-
-static int take_duration(struct parser *p, struct instruction *i)
+int parse_duration(struct parser *p, struct instruction *i)
 {
 	double value;
 
 	if (p->tokens.token != TOKEN_WORD || !parse_positive(p->tokens.word, MAX_PAUSE_MS, &value))
-		return fail(p, "not a positive number in range");
+		return parse_fail(p, "not a positive number in range");
 	i->ns = (int64_t)(i->kind == DO_RATE ? NS_PER_S / value : value * NS_PER_MS);
-	return next(p);
+	return parse_next(p);
 }
 
 static int take_text(struct parser *p, struct instruction *i)
@@ -192,12 +142,12 @@ static int take_text(struct parser *p, struct instruction *i)
 	const char *start = p->tokens.begin;
 	size_t n;
 
-	if (need_word(p, "text missing"))
+	if (parse_need(p, "text missing"))
 		return -EINVAL;
 	n = strcspn(start, ";\n");
 	i->text = strndup(start, n);
 	p->tokens.at = start + n;
-	return i->text ? next(p) : -ENOMEM;
+	return i->text ? parse_next(p) : -ENOMEM;
 }
 
 static int take_block(struct parser *p, struct instruction **ret_first,
@@ -209,39 +159,44 @@ static int take_body(struct parser *p, struct instruction *i)
 	int err;
 
 	if (p->tokens.token != TOKEN_OPEN)
-		return fail(p, "{ missing");
+		return parse_fail(p, "{ missing");
 	if (++p->depth > MAX_DEPTH)
-		return fail(p, "nested too deep");
+		return parse_fail(p, "nested too deep");
 	p->in_group |= i->kind == DO_GROUP;
 	p->in_threads |= i->kind == DO_THREADS;
-	err = next(p);
+	err = parse_next(p);
 	if (!err)
 		err = take_block(p, &i->body, &i->ranks);
 	if (!err && p->tokens.token != TOKEN_CLOSE)
-		err = fail(p, "} missing");
+		err = parse_fail(p, "} missing");
 	p->in_group = in_group;
 	p->in_threads = in_threads;
 	p->depth--;
-	return err ? err : next(p);
+	return err ? err : parse_next(p);
 }
 
 static int take_counted_body(struct parser *p, struct instruction *i)
 {
 	uint64_t max = i->kind == DO_THREADS ? MAX_THREADS : UINT64_MAX - 1;
 
-	if (i->kind == DO_LOOP && at_word(p, "forever")) {
+	if (i->kind == DO_LOOP && parse_at(p, "forever")) {
 		i->times = SCRIPT_FOREVER;
-		if (next(p))
+		if (parse_next(p))
 			return -EINVAL;
-	} else if (take_number(p, max, &i->times)) {
+	} else if (parse_number(p, max, &i->times)) {
 		return -EINVAL;
 	}
 	return take_body(p, i);
 }
 
+static int take_capture(struct parser *p, struct instruction *i)
+{
+	return parse_graph(p, i) ? -EINVAL : take_body(p, i);
+}
+
 static int take_one_comm(struct parser *p, struct instruction *i)
 {
-	return take_old_comm(p, &i->comm);
+	return parse_old_comm(p, &i->comm);
 }
 
 static int take_nothing(struct parser *p, struct instruction *i)
@@ -264,14 +219,21 @@ static const struct {
 	{ "group", DO_GROUP, true, true, take_body },
 	{ "loop", DO_LOOP, true, true, take_counted_body },
 	{ "threads", DO_THREADS, false, false, take_counted_body },
-	{ "pause", DO_PAUSE, true, true, take_duration },
-	{ "rate", DO_RATE, true, true, take_duration },
+	{ "pause", DO_PAUSE, true, true, parse_duration },
+	{ "rate", DO_RATE, true, true, parse_duration },
 	{ "print", DO_PRINT, true, true, take_text },
 	{ "barrier", DO_BARRIER, true, false, take_nothing },
 	{ "stop", DO_STOP, true, false, take_nothing },
 	{ "kill", DO_KILL, true, false, take_nothing },
 	{ "exit", DO_EXIT, true, false, take_nothing },
 	{ "wait", DO_WAIT, true, false, take_nothing },
+	{ "env", DO_ENV, false, false, take_text },
+	{ "synchronize", DO_SYNCHRONIZE, false, true, parse_stream },
+	{ "compute", DO_COMPUTE, true, true, parse_compute },
+	{ "gpu", DO_GPU, true, false, parse_gpu },
+	{ "capture", DO_CAPTURE, false, false, take_capture },
+	{ "replay", DO_REPLAY, false, false, parse_replay },
+	{ "drop", DO_DROP, false, false, parse_graph },
 };
 
 static int take_ranks(struct parser *p, struct rank_set *ranks)
@@ -279,12 +241,12 @@ static int take_ranks(struct parser *p, struct rank_set *ranks)
 	struct rank_set own;
 
 	if (!parse_ranks(p->tokens.word + 1, p->script->n_ranks, &own))
-		return fail(p, "not a list of ranks of this job");
+		return parse_fail(p, "not a list of ranks of this job");
 	for (size_t i = 0; i < sizeof(own.bits) / sizeof(own.bits[0]); i++)
 		ranks->bits[i] &= own.bits[i];
 	if (!rank_set_count(ranks))
-		return fail(p, "none of these ranks comes here");
-	return next(p) ? -EINVAL : need_word(p, "instruction missing");
+		return parse_fail(p, "none of these ranks comes here");
+	return parse_next(p) ? -EINVAL : parse_need(p, "instruction missing");
 }
 
 static int take_instruction(struct parser *p, struct instruction *i)
@@ -294,19 +256,19 @@ static int take_instruction(struct parser *p, struct instruction *i)
 	if (operation >= 0) {
 		i->kind = DO_OPERATION;
 		i->operation = operation;
-		return next(p) ? -EINVAL : take_operation(p, i);
+		return parse_next(p) ? -EINVAL : parse_operation(p, i);
 	}
 	for (size_t n = 0; n < sizeof(words) / sizeof(words[0]); n++) {
 		if (strcmp(p->tokens.word, words[n].word))
 			continue;
 		if (p->in_group && !words[n].group_ok)
-			return fail(p, "not allowed inside a group");
+			return parse_fail(p, "not allowed inside a group");
 		if (p->in_threads && !words[n].threads_ok)
-			return fail(p, "not allowed inside threads");
+			return parse_fail(p, "not allowed inside threads");
 		i->kind = words[n].kind;
-		return next(p) ? -EINVAL : words[n].take(p, i);
+		return parse_next(p) ? -EINVAL : words[n].take(p, i);
 	}
-	return fail(p, "unknown instruction");
+	return parse_fail(p, "unknown instruction");
 }
 
 static int take_block(struct parser *p, struct instruction **ret_first,
@@ -317,12 +279,12 @@ static int take_block(struct parser *p, struct instruction **ret_first,
 
 	while (!err) {
 		while (p->tokens.token == TOKEN_END)
-			if (next(p))
+			if (parse_next(p))
 				return -EINVAL;
 		if (p->tokens.token != TOKEN_WORD)
 			return 0;
 		if (p->script->n_instructions == SCRIPT_MAX_INSTRUCTIONS)
-			return fail(p, "too many instructions");
+			return parse_fail(p, "too many instructions");
 		i = calloc(1, sizeof(*i));
 		if (!i)
 			return -ENOMEM;
@@ -336,7 +298,7 @@ static int take_block(struct parser *p, struct instruction **ret_first,
 		if (!err)
 			err = take_instruction(p, i);
 		if (!err && (p->tokens.token == TOKEN_WORD || p->tokens.token == TOKEN_OPEN))
-			err = fail(p, "unexpected");
+			err = parse_fail(p, "unexpected");
 	}
 	return err;
 }
@@ -353,11 +315,11 @@ int script_parse(struct script *script, const char *text, int n_ranks,
 	script->n_ranks = n_ranks;
 	for (int i = 0; i < n_ranks; i++)
 		all.bits[i / 64] |= UINT64_C(1) << (i % 64);
-	err = next(&p);
+	err = parse_next(&p);
 	if (!err)
 		err = take_block(&p, &script->first, &all);
 	if (!err && p.tokens.token != TOKEN_EOF)
-		err = fail(&p, "unexpected");
+		err = parse_fail(&p, "unexpected");
 	return err;
 }
 

@@ -100,6 +100,32 @@ static enum flow run_group(struct line_state *line, const struct instruction *i)
 	return flow == FLOW_ON ? call_group_end(line, i) : flow;
 }
 
+/* The capture ends even when the body fails: nobody captures for ever. */
+static enum flow run_capture(struct line_state *line, const struct instruction *i)
+{
+	enum flow flow = call_capture_begin(line, i), end;
+
+	if (flow != FLOW_ON)
+		return flow;
+	flow = run_block(line, i->body);
+	end = call_capture_end(line, i);
+	return flow == FLOW_ON ? end : flow;
+}
+
+/* NAME=VALUE, for this rank. */
+static enum flow run_env(const struct rank *rank, const struct instruction *i)
+{
+	char text[1024];
+	char *value;
+
+	snprintf(text, sizeof(text), "%s", i->text);
+	value = strchr(text, '=');
+	if (!value)
+		return rank_fail(rank, i, "not NAME=VALUE");
+	*value++ = '\0';
+	return setenv(text, value, 1) ? rank_fail(rank, i, "cannot set it") : FLOW_ON;
+}
+
 static enum flow run_loop(struct line_state *line, const struct instruction *i)
 {
 	enum flow flow = FLOW_ON;
@@ -130,6 +156,8 @@ static void *thread_main(void *arg)
 	struct thread *thread = arg;
 
 	thread->flow = FLOW_FAILED;
+	if (thread->rank->context)
+		thread->rank->cuda.cuCtxSetCurrent(thread->rank->context);
 	if (line_open(&line, thread->rank))
 		thread->flow = run_block(&line, thread->body);
 	free(line.tick_ns);
@@ -175,6 +203,24 @@ static enum flow run_kill(const struct rank *rank)
 	return FLOW_EXIT;
 }
 
+static enum flow run_on_gpu(struct line_state *line, const struct instruction *i)
+{
+	switch (i->kind) {
+	case DO_SYNCHRONIZE:
+		return call_synchronize(line, i);
+	case DO_COMPUTE:
+		return call_compute(line, i);
+	case DO_GPU:
+		return call_gpu(line, i);
+	case DO_REPLAY:
+		return call_replay(line, i);
+	case DO_DROP:
+		return call_drop(line, i);
+	default:
+		return FLOW_FAILED;
+	}
+}
+
 static enum flow run(struct line_state *line, const struct instruction *i)
 {
 	struct rank *rank = line->rank;
@@ -214,8 +260,13 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_WAIT:
 		return job_wait(rank->shared, &rank->shared->lines, rank->waits) ?
 			       FLOW_ON : FLOW_EXIT;
+	case DO_ENV:
+		return run_env(rank, i);
+	case DO_CAPTURE:
+		return run_capture(line, i);
+	default:
+		return run_on_gpu(line, i);
 	}
-	return FLOW_FAILED;
 }
 
 /* Ranks that pass over a `wait` count it too: the same `wait` means the same line to all. */
@@ -268,7 +319,9 @@ void rank_main(struct job *job, int number)
 	const char *error;
 
 	prepare_process(&rank);
-	error = api_load(&rank.api, job->options->library);
+	error = job->gpus ? gpu_open(&rank) : NULL;
+	if (!error)
+		error = api_load(&rank.api, job->options->library);
 	if (error || !line_open(&line, &rank)) {
 		rank_fail(&rank, NULL, "%s", error ? error : "out of memory");
 		_exit(2);
@@ -278,6 +331,8 @@ void rank_main(struct job *job, int number)
 	tell(&rank, JOB_READY);
 	if (job_wait(job->shared, &job->shared->go, 1))
 		flow = run_block(&line, job->script->first);
+	if (flow == FLOW_ON && !job->options->hold)
+		flow = gpu_synchronize_all(&rank);
 	free(line.tick_ns);
 	if (flow == FLOW_FAILED)
 		_exit(EXIT_FAILURE);

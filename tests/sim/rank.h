@@ -13,6 +13,15 @@ struct rank_comm {
 	struct ledger_record *record; /* NULL until the communicator stands */
 };
 
+#define RANK_MAX_CAPTURED 1024
+
+/* The calls that a graph holds; past the last place they are not accounted for. */
+struct captured_list {
+	int n;
+	struct ledger_record *record[RANK_MAX_CAPTURED];
+	const struct instruction *operation[RANK_MAX_CAPTURED];
+};
+
 struct rank {
 	struct job *job;
 	struct job_shared *shared;
@@ -20,6 +29,11 @@ struct rank {
 	int number;
 	uint32_t waits; /* `wait` passed, executed or not */
 	struct api api;
+	struct cuda_api cuda; /* with --gpu */
+	CUcontext context; /* NULL: no GPU */
+	CUstream stream[SCRIPT_MAX_STREAMS];
+	CUgraphExec graph[SCRIPT_MAX_GRAPHS];
+	struct captured_list captured[SCRIPT_MAX_GRAPHS];
 	struct rank_comm comm[SCRIPT_MAX_COMMS];
 };
 
@@ -27,6 +41,7 @@ struct rank {
 struct line_state {
 	struct rank *rank;
 	int group_depth;
+	int capture; /* index of the graph that is captured + 1 */
 	int64_t *tick_ns; /* when the next `rate` falls due, for each instruction */
 };
 
@@ -41,5 +56,21 @@ enum flow call_end(struct line_state *line, const struct instruction *i);
 enum flow call_operation(struct line_state *line, const struct instruction *i);
 enum flow call_group_start(struct line_state *line, const struct instruction *i);
 enum flow call_group_end(struct line_state *line, const struct instruction *i);
+
+
+/* gpu_call.c: what programs do to their GPU. */
+const char *gpu_open(struct rank *rank); /* NULL, or what went wrong */
+cudaStream_t gpu_stream_of(const struct rank *rank, int stream);
+enum flow gpu_synchronize_all(const struct rank *rank);
+enum flow call_synchronize(struct line_state *line, const struct instruction *i);
+enum flow call_compute(struct line_state *line, const struct instruction *i);
+enum flow call_gpu(struct line_state *line, const struct instruction *i);
+enum flow call_capture_begin(struct line_state *line, const struct instruction *i);
+/* A call inside a capture. */
+void call_captured(struct line_state *line, struct ledger_record *record,
+		   const struct instruction *operation);
+enum flow call_capture_end(struct line_state *line, const struct instruction *i);
+enum flow call_replay(struct line_state *line, const struct instruction *i);
+enum flow call_drop(struct line_state *line, const struct instruction *i);
 
 #endif

@@ -10,6 +10,8 @@
 
 #define SCRIPT_MAX_INSTRUCTIONS 1024
 #define SCRIPT_MAX_COMMS 16
+#define SCRIPT_MAX_GRAPHS 16
+#define SCRIPT_MAX_STREAMS 4
 #define SCRIPT_NAME_SIZE 32
 #define SCRIPT_NULL_COMM (-1) /* the name `null`: calls are made with no communicator */
 #define SCRIPT_FOREVER UINT64_MAX
@@ -38,7 +40,11 @@ uint64_t datatype_bytes(int datatype);
 enum instruction_kind {
 	DO_COMM, DO_SPLIT, DO_DESTROY, DO_ABORT, DO_FINALIZE, DO_OPERATION, DO_GROUP, DO_LOOP,
 	DO_THREADS, DO_PAUSE, DO_BARRIER, DO_STOP, DO_KILL, DO_EXIT, DO_PRINT, DO_RATE, DO_WAIT,
+	DO_ENV, DO_SYNCHRONIZE, DO_COMPUTE, DO_GPU, DO_CAPTURE, DO_REPLAY, DO_DROP,
 };
+
+/* Of a rank's own GPU. */
+enum gpu_fault { FAULT_NONE, FAULT_HANG, FAULT_SLOW, FAULT_LINK };
 
 enum comm_init { INIT_PLAIN, INIT_CONFIG, INIT_SCALABLE };
 
@@ -58,7 +64,10 @@ struct instruction {
 	int datatype, redop, root;
 	int peer; /* -1: the next or the previous rank */
 	uint64_t times; /* of an operation, loop or threads; divisor of the colour */
-	int64_t ns; /* pause, or the period of a rate */
+	int64_t ns; /* pause, compute, or the period of a rate */
+	int stream, graph;
+	enum gpu_fault fault;
+	uint32_t permille; /* of FAULT_SLOW and FAULT_LINK */
 	char *text;
 	struct instruction *body, *next;
 };
@@ -68,7 +77,10 @@ struct script {
 	int n_instructions;
 	int n_comms;
 	bool has_wait;
+	int n_graphs;
+	bool needs_gpu;
 	char comm_name[SCRIPT_MAX_COMMS][SCRIPT_NAME_SIZE];
+	char graph_name[SCRIPT_MAX_GRAPHS][SCRIPT_NAME_SIZE];
 	struct instruction *first;
 };
 

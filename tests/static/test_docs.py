@@ -11,7 +11,8 @@ import nbt
 README = (nbt.ROOT / "README.md").read_text()
 MAN = nbt.ROOT / "src/man/nccl-bpftrace.8"
 COMPLETION = nbt.ROOT / "packaging/nccl-bpftrace.bash-completion"
-COMMANDS = ("run", "ps", "check")
+COMMANDS = ("run", "ps", "check", "plugin")
+ACTIONS = {"plugin": ("enable", "disable", "status")}
 
 
 def source(name):
@@ -86,6 +87,8 @@ def test_commands():
     listed = re.findall(r"^  (\w+) ", help_of("run").split("Options of run")[0], re.M)
     same([quoted(row[0])[0] for row in table("command")], listed, "README's commands")
     same(COMMANDS, listed, "this test's commands")
+    for command, actions in ACTIONS.items():
+        assert f"{command} {' '.join(actions)} [OPTION]" in help_of(command), help_of(command)
     same(re.findall(r"^\.It Cm (\w+)$", MAN.read_text(), re.M), listed, "the man page's commands")
 
 
@@ -99,13 +102,13 @@ def test_defaults():
     n = 0
     for name, (_, _, _, text) in all_options().items():
         found = (re.search(r"\((\d+[KM]?)\)$", text) or re.search(r"(\S+) \(the default\)", text) or
-                 re.search(r"\(default: (/\S+)", text))
+                 re.search(r"\(default: (/[^\s)]+)", text))
         numeric = re.fullmatch(r"\d+[KM]?", documented[name][3])
         assert found or not numeric, f"{name}: --help has no default {documented[name][3]}"
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 5, f"{n} defaults found in --help"
+    assert n == 7, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -162,6 +165,18 @@ def test_loss_reasons():
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")
 
 
+def test_plugin_loss_and_timing_reasons():
+    text = source("src/timing_form.c")
+    names = re.search(r"timing_lost__name\(.*?\n}", text, re.S)[0]
+    real = [name for name in re.findall(r'\] = "(\w+)"', names)
+            if not name.startswith("plugin_timing_")]
+    same([name for row in table("plugin's loss") for name in quoted(row[0])], real, "README")
+    names = re.search(r"timing_invalid__name\(.*?\n}", text, re.S)[0]
+    real = re.findall(r'"(\w+)"', names)
+    real.remove("unknown")
+    same([quoted(row[0])[0] for row in table("timing refused")], real, "README")
+
+
 def test_identities():
     real = re.findall(r'\[COMM_\w+\] = "(\w+)"', source("src/cmd_ps.c"))
     same([quoted(row[0])[0] for row in table("`identity`")], real, "README")
@@ -204,7 +219,7 @@ def test_json_of_ps():
     process = found["processes"][0]
     described = {quoted(row[0])[0]: quoted(row[1]) for row in table("key")}
     assert [found["schema"]] == described["schema"]
-    no_words = {"absent", "null"}
+    no_words = {"absent", "idle", "active", "null"}
     same([key.rstrip("[]") for key in set(described["processes[]"]) - no_words], process, "process")
     same(set(described["processes[].communicators[]"]) - no_words, process["communicators"][0],
          "communicator")
@@ -255,6 +270,8 @@ def test_queries():
     done = subprocess.run([promtool, "check", "rules", rules], text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     families = {quoted(row[0])[0] for row in table("family")}
+    families |= {quoted(row[0])[0] + suffix for row in table("family") if row[1] == "histogram"
+                 for suffix in ("_bucket", "_sum", "_count")}
     named = set(re.findall(r"\bnccl_\w+", "".join(queries)))
     assert named <= families, f"no such family: {sorted(named - families)}"
 
@@ -293,10 +310,13 @@ def test_completion():
     nbt.need("bash", "bash")
     same(complete(""), [*COMMANDS, *help_options("run")], "completion of the first word")
     for command in COMMANDS:
-        same(complete(command, ""), help_options(command), f"completion of {command}")
+        same(complete(command, ""), [*ACTIONS.get(command, ()), *help_options(command)],
+             f"completion of {command}")
         for name, (_, metavar, _) in help_options(command).items():
             offered = complete(command, name, "--h")
             assert not metavar or not offered, f"{name} takes a value, not {offered}"
     same(complete("run", "--attach", ""), ["auto", "multi", "perf"], "completion of --attach")
     assert "src" in complete("run", "--textfile-dir", "sr")
     assert "README.md" in complete("run", "--config", "READ")
+    assert "README.md" in complete("plugin", "enable", "--conf", "READ")
+    same(complete("plugin", "enable", ""), help_options("plugin"), "completion after an action")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Fuzzing for some seconds each; NBT_FUZZ_SECONDS says how many."""
 import os
+import struct
 import subprocess
 
 import nbt
@@ -43,3 +44,27 @@ def test_identity():
 
 def test_text():
     fuzz("text", "grüße €\033[1m".encode())
+
+
+def plugin_record(kind, *words, tail=b""):
+    """One step of fuzz_timing.c: what to do, then a record; numbers are doubled, see narrow()."""
+    head = struct.pack("<HHIQQiiQ", kind, 128, 1, 1000 * 10**9, 0xabc, 1, 2, 1)
+    return b"\x01" + head + (struct.pack(f"<{len(words)}Q", *words) + tail).ljust(88, b"\0")
+
+
+def test_timing():
+    function = struct.pack("<iIBBBBB", 1, 4, 4, 7, 255, 1, 2)
+    unknown = 0xffffffff
+    seed = plugin_record(1, 1)
+    for number in range(1, 5):
+        launched = 2 * number, 0x5000
+        seed += plugin_record(2, 2 * number, 100, 0x5000, number,
+                              tail=struct.pack("<iIBBBB", 1, 1, 4, 7, 255, 0))
+        seed += plugin_record(4, *launched, 0, 0, 0, tail=struct.pack(
+            "<IIBBBB", unknown, unknown, 1, 0, 0, 0))
+        seed += plugin_record(3, number, 100, 2 * number, 2 * number, number, tail=function)
+        seed += plugin_record(4, *launched, 1000 * 10**9, 1000 * 10**9 + 1, 1, tail=struct.pack(
+            "<IIBBBB", 1000, 1, 2, 0, 1, 0))
+        seed += plugin_record(5, 2 * number, number, 1, 2, 1000 * 10**9, 1)
+    seed += plugin_record(7, 0, 1, 1) + plugin_record(6)
+    fuzz("timing", seed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ELF files made in memory for test_nccl_elf.c: an empty one, and what a library with NCCL in it
- * has. Included behind the modules under test, whose types it uses.
+ * ELF files made in memory for test_nccl_elf.c and test_image.c: an empty one, and what a library
+ * with NCCL in it has. Included behind the modules under test, whose types it uses.
  */
 #ifndef FAKE_ELF_H
 #define FAKE_ELF_H
@@ -25,13 +25,15 @@ enum {
 	S_STRTAB,
 	S_RODATA,
 	S_FATBIN,
+	S_NOTES,
+	S_BASE,
 	S_NAMES,
 	N_S
 };
 
 static const char section_names[] =
 	"\0.text\0.dynsym\0.dynstr\0.gnu.hash\0.symtab\0.strtab\0.rodata\0"
-	".nv_fatbin\0.shstrtab";
+	".nv_fatbin\0.note.stapsdt\0.stapsdt.base\0.shstrtab";
 
 struct fake {
 	uint8_t bytes[FILE_SIZE];
@@ -41,8 +43,8 @@ struct fake {
 };
 
 /* Where each section lies, big enough for what the tests put there. */
-static const uint32_t section_offsets[N_S] = {0,      TEXT_OFFSET, 0x2000, 0x2800, 0x3000,
-					      0x3400, 0x3c00,	   0x4400, 0x4800, 0x4c00};
+static const uint32_t section_offsets[N_S] = {0,      TEXT_OFFSET, 0x2000, 0x2800, 0x3000, 0x3400,
+					      0x3c00, 0x4400,	   0x4800, 0x5000, 0x5800, 0x4c00};
 
 static uint32_t name_of(const char *name)
 {

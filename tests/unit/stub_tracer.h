@@ -18,7 +18,30 @@ struct tracer {
 	struct library library;
 	struct tracer_census census;
 	uint64_t lost[TRACER_LOST_MAX], received;
+	struct timings *timings; /* NULL: the test gives none */
+	timing_launch_fn *on_launch;
+	void *on_launch_ctx;
 };
+
+struct timings *tracer__timings(struct tracer *tracer)
+{
+	return tracer->timings;
+}
+
+int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx)
+{
+	tracer->on_launch = fn;
+	tracer->on_launch_ctx = ctx;
+	return 0;
+}
+
+const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid)
+{
+	for (int i = 0; i < STUB_MAX; i++)
+		if (!strcmp(tracer->gpus[i].uuid, uuid))
+			return &tracer->gpus[i];
+	return NULL;
+}
 
 struct comms *tracer__comms(struct tracer *tracer)
 {
@@ -62,6 +85,16 @@ struct library *process__nccl(const struct process *process)
 	return process->n_mappings ? process->mappings[0].library : NULL;
 }
 
+enum plugin_state process__plugin(const struct process *process)
+{
+	return process->plugin_heard_ns ? PLUGIN_ACTIVE : PLUGIN_ABSENT;
+}
+
+const char *plugin_state__name(enum plugin_state state)
+{
+	return state == PLUGIN_ACTIVE ? "active" : "absent";
+}
+
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
 {
 	return comm->bus_id >= 0 && comm->bus_id < STUB_MAX ? &tracer->gpus[comm->bus_id] : NULL;
@@ -79,8 +112,9 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 
 const char *tracer__lost_name(int reason)
 {
-	static const char *const names[TRACER_LOST_MAX] = {"ring_full", "counter_full",
-							   "bad_cookie", "bad_record"};
+	static const char *const names[TRACER_LOST_MAX] = {"ring_full",	 "counter_full",
+							   "bad_cookie", "plugin_ring_full",
+							   "bad_batch",	 "bad_record"};
 
 	return names[reason];
 }

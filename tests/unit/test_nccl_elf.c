@@ -18,15 +18,16 @@
 
 #include "fake_elf.h"
 
+static const struct nccl_elf_options x86 = {.arch = NCCL_ARCH_X86_64};
+
 /* The file of those bytes, read; its first len ones. */
 static struct nccl_image read_part(const struct fake *fake, size_t len)
 {
-	static const struct nccl_elf_options options = {.arch = NCCL_ARCH_X86_64};
 	struct nccl_image image = {.status = -7};
 	int fd = memfd_create("fake", MFD_CLOEXEC);
 
 	CHECK_INT(pwrite(fd, fake->bytes, len, 0), len);
-	CHECK_INT(nccl_elf__read_with(&options, fd, &image), 0);
+	CHECK_INT(nccl_elf__read(&x86, fd, &image), 0);
 	close(fd);
 	return image;
 }
@@ -306,19 +307,19 @@ TEST(what_is_no_file_or_no_elf)
 	struct nccl_image image = {.status = -7};
 	int fds[2], fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 
-	CHECK_INT(nccl_elf__read(fd, &image), 0);
+	CHECK_INT(nccl_elf__read(&x86, fd, &image), 0);
 	CHECK_INT(image.status, NCCL_IMAGE_NOT_NCCL);
 	close(fd);
 	CHECK_INT(pipe(fds), 0);
-	CHECK_INT(nccl_elf__read(fds[0], &image), 0);
+	CHECK_INT(nccl_elf__read(&x86, fds[0], &image), 0);
 	CHECK_INT(image.status, NCCL_IMAGE_NOT_NCCL);
 	close(fds[0]);
 	close(fds[1]);
 	image.status = -7;
-	CHECK_INT(nccl_elf__read(-1, &image), -EBADF);
+	CHECK_INT(nccl_elf__read(&x86, -1, &image), -EBADF);
 	CHECK_INT(image.status, -7);
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	CHECK_INT(nccl_elf__read(fd, &image), 0);
+	CHECK_INT(nccl_elf__read(&x86, fd, &image), 0);
 	CHECK_INT(image.status, NCCL_IMAGE_NOT_NCCL);
 	close(fd);
 }

@@ -4,11 +4,13 @@
 #include "../../src/cgroup.c"
 #include "../../src/config_file.c"
 #include "../../src/options.c"
+#include "../../src/options_table.c"
 
 const struct command_row command_rows[COMMAND_MAX] = {
 	[COMMAND_RUN] = {"run", "", NULL},
 	[COMMAND_PS] = {"ps", "", NULL},
 	[COMMAND_CHECK] = {"check", "", NULL},
+	[COMMAND_PLUGIN] = {"plugin", "", NULL, "enable disable status"},
 };
 
 /* Values of a configuration file live as long as the process, by contract. */
@@ -63,14 +65,34 @@ TEST(values_by_space_or_equals_sign)
 
 TEST(bad_numbers_are_refused)
 {
-	static const char *const bad[] = {"",	 "0",  "-1", "+1", " 1",  "1 ", "1s", "0x10",
-					  "1.5", "1e3", "86401", "99999999999999999999", "nan"};
+	static const char *const bad[] = {"",	 "0",	"-1",	 "+1",
+					  " 1",	 "1 ",	"1s",	 "0x10",
+					  "1.5", "1e3", "86401", "99999999999999999999",
+					  "nan"};
 	struct options o;
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
 		CHECK_INT(PARSE(&o, "run", "--interval", (char *)bad[i]), -EINVAL);
 		CHECK(strstr(said, "--interval") && strchr(said, '\n') == said + strlen(said) - 1);
 	}
+}
+
+TEST(a_word_that_a_command_needs)
+{
+	static const char *const bad[] = {"", "on", "able", "enable disable", "enabled", "-"};
+	struct options o;
+
+	CHECK(!PARSE(&o, "plugin", "--json", "enable"));
+	CHECK_STR(o.action, "enable");
+	CHECK(!PARSE(&o, "plugin", "status", "--conf", "/x"));
+	CHECK_STR(o.action, "status");
+	CHECK_INT(PARSE(&o, "plugin"), -EINVAL);
+	CHECK(strstr(said, "enable disable status"));
+	CHECK(!PARSE(&o, "plugin", "--help"));
+	CHECK_INT(PARSE(&o, "plugin", "enable", "disable"), -EINVAL);
+	CHECK_INT(PARSE(&o, "ps", "enable"), -EINVAL);
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_INT(PARSE(&o, "plugin", (char *)bad[i]), -EINVAL);
 }
 
 TEST(sizes)
@@ -106,6 +128,32 @@ TEST(what_is_wrong_is_named)
 	CHECK_INT(PARSE(&o, "run", "-"), -EINVAL);
 	CHECK_INT(PARSE(&o, "run", "--attach", "magic"), -EINVAL);
 	CHECK(strstr(said, "magic"));
+}
+
+TEST(percent)
+{
+	static const struct {
+		const char *text;
+		uint64_t ppm;
+	} good[] = {{"0", 0},	     {"1", 10000},  {"0.5", 5000},	   {"100", 1000000},
+		    {"2.25", 22500}, {"0.0001", 1}, {"100.0000", 1000000}, {"007", 70000}};
+	static const char *const bad[] = {"",	 "-1",	"101", "100.0001", "1.",      ".5",  "1e1",
+					  "0x1", "1,5", " 1",  "1%",	   "1.00001", "9999"};
+	struct options o;
+
+	CHECK(!PARSE(&o, "run"));
+	CHECK_INT(o.gpu_budget_ppm, 10000);
+	CHECK(!o.kernel_timer);
+	for (unsigned int i = 0; i < ARRAY_SIZE(good); i++) {
+		CHECK(!PARSE(&o, "run", "--kernel-timer", "--gpu-timing-budget",
+			     (char *)good[i].text));
+		CHECK_INT(o.gpu_budget_ppm, good[i].ppm);
+		CHECK(o.kernel_timer);
+	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_INT(PARSE(&o, "run", "--gpu-timing-budget", (char *)bad[i]), -EINVAL);
+		CHECK(strstr(said, "--gpu-timing-budget"));
+	}
 }
 
 static const char *write_config(const char *text)

@@ -55,7 +55,7 @@ TEST(families_are_sound)
 		CHECK(f->name && f->type && f->help && f->labels);
 		CHECK(!strncmp(f->name, "nccl_", 5));
 		CHECK(strspn(f->name, "abcdefghijklmnopqrstuvwxyz_") == len);
-		CHECK_STR(f->type, total ? "counter" : "gauge");
+		CHECK(total == !strcmp(f->type, "counter"));
 		CHECK(!strpbrk(f->help, "\\\n") && f->help[strlen(f->help) - 1] == '.');
 		for (int j = 0; f->labels[j]; j++) {
 			CHECK(strncmp(f->labels[j], "__", 2));
@@ -90,6 +90,32 @@ TEST(format_is_exact)
 		  "# TYPE nccl_bpftrace_events_lost_total counter\n"
 		  "nccl_bpftrace_events_lost_total{reason=\"ring_full\"} 0\n"
 		  "nccl_bpftrace_events_lost_total{reason=\"bad_record\"} 5\n");
+	prom__free(p);
+}
+
+TEST(histograms)
+{
+	static const double bounds[] = {1e-5, 0.5};
+	static const uint64_t buckets[] = {3, 0, 4};
+	const char *const labels[] = {"7", "GPU-x"};
+	struct prom *p = prom_new(5);
+
+	prom__begin(p, METRIC_QUEUE);
+	CHECK_INT(prom__histogram(p, labels, bounds, 2, buckets, 1.5), 0);
+	CHECK_INT(prom__histogram(p, labels, bounds, 2, buckets, NAN), -EINVAL);
+	CHECK(strstr(
+		text_of(p),
+		"# TYPE nccl_operation_queue_seconds histogram\n"
+		"nccl_operation_queue_seconds_bucket{job_id=\"7\",UUID=\"GPU-x\",le=\"1e-05\"} 3\n"
+		"nccl_operation_queue_seconds_bucket{job_id=\"7\",UUID=\"GPU-x\",le=\"0.5\"} 3\n"
+		"nccl_operation_queue_seconds_bucket{job_id=\"7\",UUID=\"GPU-x\",le=\"+Inf\"} 7\n"
+		"nccl_operation_queue_seconds_sum{job_id=\"7\",UUID=\"GPU-x\"} 1.5\n"
+		"nccl_operation_queue_seconds_count{job_id=\"7\",UUID=\"GPU-x\"} 7\n"));
+	CHECK_INT(prom__suppressed(p), 0);
+	/* all of it or nothing */
+	CHECK_INT(prom__histogram(p, labels, bounds, 2, buckets, 1.5), 0);
+	CHECK_INT(prom__suppressed(p), 5);
+	CHECK_INT(count_of(text_of(p), "_sum"), 1);
 	prom__free(p);
 }
 

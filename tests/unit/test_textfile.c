@@ -1,115 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "unit.h"
 
-#include "../../src/comm.c"
-#include "../../src/comm_owner.c"
-#include "../../src/comm_query.c"
-#include "../../src/nccl_api.c"
-/* defines COMM, a word of the API table: after it */
-#include "../../src/metrics.c"
-#include "../../src/prom.c"
-#include "../../src/utf8.c"
-#include "../../src/prom_file.c"
-#include "../../src/textfile.c"
-#include "../../src/textfile_fill.c"
-
-#include <ctype.h>
-#include <fcntl.h>
-#include <sys/wait.h>
-
-#include "stub_tracer.h"
-#include "unit_prom.h"
-
-const char *libbpf_version_string(void)
-{
-	return "v1.1";
-}
-
-static char dir[64], text[1 << 20];
-
-static void make_dir(void)
-{
-	strcpy(dir, "/tmp/test_textfile.XXXXXX");
-	CHECK(mkdtemp(dir) == dir);
-}
-
-static const char *file_name(void)
-{
-	static char name[128];
-
-	snprintf(name, sizeof(name), "%s/%s", dir, PROM_FILE_NAME);
-	return name;
-}
-
-static void remove_dir(void)
-{
-	char lock[128];
-
-	snprintf(lock, sizeof(lock), "%s/%s", dir, LOCK_NAME);
-	unlink(lock);
-	unlink(file_name());
-	CHECK_INT(rmdir(dir), 0);
-}
-
-static size_t read_file(void)
-{
-	FILE *file = fopen(file_name(), "re");
-	size_t len = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
-
-	if (file)
-		fclose(file);
-	text[len] = 0;
-	return len;
-}
-
-/* What a write gives, in text. */
-static void write_once(struct tracer *tracer, size_t max_series, const char *cluster)
-{
-	struct textfile *tf = NULL;
-
-	make_dir();
-	CHECK_INT(textfile__new(&tf, dir, max_series, cluster), 0);
-	CHECK_INT(textfile__write(tf, tracer), 0);
-	CHECK(read_file() > 0);
-	textfile__free(tf);
-	remove_dir();
-}
-
-static int compare_lines(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Series of capped families; no series may be there twice. Destroys text. */
-static size_t count_series(void)
-{
-	static char *lines[100000];
-	size_t n = 0, n_capped = 0;
-
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-		if (line[0] != '#' && n < ARRAY_SIZE(lines)) {
-			*strrchr(line, ' ') = 0;
-			lines[n++] = line;
-			n_capped += strstr(line, "UUID=") != NULL;
-		}
-	qsort(lines, n, sizeof(*lines), compare_lines);
-	for (size_t i = 1; i < n; i++)
-		if (!strcmp(lines[i - 1], lines[i]))
-			CHECK_STR(lines[i], "a series that is there once");
-	return n_capped;
-}
-
-static bool has(const char *line)
-{
-	if (strstr(text, line))
-		return true;
-	printf("lacks: %s\n", line);
-	return false;
-}
+#include "textfile_file.h"
 
 TEST(a_rank_is_all_there)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct process *process = stub_process(tracer, 77, "train \"x\"");
 	struct comm *comm = stub_calls(tracer, 77, 0xc0ffee, 3, NCCL_FN_AllReduce, 10);
 
@@ -148,12 +44,12 @@ TEST(a_rank_is_all_there)
 	CHECK(!strstr(text, "cluster="));
 	CHECK(!strstr(text, "nan") && !strstr(text, "inf\n"));
 	CHECK_INT(count_series(), 7);
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(what_is_not_known_is_empty)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct comm *comm = stub_calls(tracer, 5, 0, -1, NCCL_FN_AllGather, 3);
 
 	comm->n_ranks = 0; /* then the bytes of an AllGather are not known */
@@ -163,12 +59,12 @@ TEST(what_is_not_known_is_empty)
 	CHECK(has(",comm_name=\"\",nranks=\"\",n_nodes=\"\",pid=\"5\",node=\"\",gpu=\"\","
 		  "identity=\"unknown\",timing=\"none\"} 1\n"));
 	CHECK(!strstr(text, "nccl_operation_bytes_total"));
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(fork_copies_are_left_out_until_they_call)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct process *process = stub_process(tracer, 5, "worker");
 
 	process->is_fork_copy = true;
@@ -178,25 +74,25 @@ TEST(fork_copies_are_left_out_until_they_call)
 	process->has_called = true;
 	write_once(tracer, BIG_CAP, NULL);
 	CHECK(strstr(text, "worker") && strstr(text, "nccl_communicator_info"));
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(only_nccl_processes_are_listed)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 
 	stub_process(tracer, 5, "no_nccl")->n_mappings = 0;
 	stub_process(tracer, 6, "no_gpu");
 	write_once(tracer, BIG_CAP, NULL);
 	CHECK(!strstr(text, "no_nccl"));
 	CHECK(has("nccl_bpftrace_process_info{job_id=\"\",UUID=\"\",pid=\"6\""));
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 /* One process with several GPUs: one series for each, none without. */
 TEST(every_gpu_of_a_process_once)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 
 	stub_process(tracer, 9, "many");
 	for (int i = 0; i < 6; i++)
@@ -206,12 +102,12 @@ TEST(every_gpu_of_a_process_once)
 	CHECK_INT(count_of(text, "nccl_bpftrace_process_info{"), 3);
 	CHECK(!strstr(text, "nccl_bpftrace_process_info{job_id=\"\",UUID=\"\""));
 	count_series();
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(no_series_twice)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct comm *old = stub_calls(tracer, 5, 0, -1, NCCL_FN_AllReduce, 3);
 	struct comm *other;
 	struct nb_key key = {.comm = 0x9999, .tgid = 6, .rank = -1, .function = NCCL_FN_AllReduce};
@@ -226,12 +122,12 @@ TEST(no_series_twice)
 	CHECK(strstr(text, "nccl_bpftrace_series_suppressed_total ") &&
 	      !strstr(text, "nccl_bpftrace_series_suppressed_total 0\n"));
 	count_series();
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(the_cap_leaves_out_whole_ranks)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 
 	stub_process(tracer, 9, "many");
 	for (int i = 0; i < 100; i++)
@@ -243,12 +139,12 @@ TEST(the_cap_leaves_out_whole_ranks)
 	CHECK_INT(count_of(text, "nccl_last_operation_timestamp_seconds{"), 8);
 	CHECK(has("\nnccl_bpftrace_series_suppressed_total 552\n"));
 	CHECK_INT(count_series(), 49);
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(cluster_is_the_option_else_the_jobs)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct process *process = stub_process(tracer, 9, "a");
 
 	strcpy(process->info.job.cluster, "theirs");
@@ -259,7 +155,7 @@ TEST(cluster_is_the_option_else_the_jobs)
 	CHECK(has("nccl_bpftrace_process_info{cluster=\"ours\",job_id"));
 	CHECK(has("nccl_bpftrace_processes{cluster=\"ours\",state=\"traced\"}"));
 	CHECK(!strstr(text, "theirs"));
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 /* The contract's budget is 400 series for one GPU. */
@@ -268,7 +164,7 @@ TEST(budget_of_series)
 	static const uint16_t functions[] = {NCCL_FN_AllReduce, NCCL_FN_AllGather,
 					     NCCL_FN_ReduceScatter, NCCL_FN_Broadcast,
 					     NCCL_FN_Send};
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	size_t n;
 
 	stub_process(tracer, 9, "train");
@@ -279,12 +175,12 @@ TEST(budget_of_series)
 	n = count_series();
 	printf("6 communicators x 5 operations on one GPU: %zu series\n", n);
 	CHECK(n <= 150);
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(times_stand_still)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct textfile *tf = NULL;
 	char first[64];
 	const char *line;
@@ -304,7 +200,7 @@ TEST(times_stand_still)
 	CHECK(time(NULL) - atof(first + 2) < 5 && time(NULL) - atof(first + 2) >= 0);
 	textfile__free(tf);
 	remove_dir();
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(directories)
@@ -351,7 +247,7 @@ TEST(one_agent_a_directory)
 
 TEST(failed_writes_are_counted)
 {
-	struct tracer *tracer = stub_new();
+	struct tracer *tracer = tracer_new();
 	struct textfile *tf = NULL;
 
 	make_dir();
@@ -366,37 +262,18 @@ TEST(failed_writes_are_counted)
 	CHECK(read_file() > 0);
 	remove_dir();
 	textfile__free(tf);
-	stub_free(tracer);
+	tracer_free(tracer);
 }
 
 TEST(promtool_finds_nothing)
 {
-	struct tracer *tracer = stub_new();
-	struct textfile *tf = NULL;
-	int status, fd;
-	pid_t pid;
+	struct tracer *tracer = tracer_new();
 
-	if (access("/usr/bin/promtool", X_OK)) {
-		stub_free(tracer);
-		SKIP("no promtool");
-	}
 	stub_process(tracer, 9, "\xff\"\\\n");
 	stub_calls(tracer, 9, 1, 0, NCCL_FN_AllReduce, 5)->bus_id = 0;
-	make_dir();
-	CHECK_INT(textfile__new(&tf, dir, BIG_CAP, NULL), 0);
-	CHECK_INT(textfile__write(tf, tracer), 0);
-	pid = fork();
-	if (!pid) {
-		fd = open(file_name(), O_RDONLY);
-		dup2(fd, STDIN_FILENO);
-		execl("/usr/bin/promtool", "promtool", "check", "metrics", NULL);
-		_exit(127);
-	}
-	waitpid(pid, &status, 0);
-	CHECK_INT(status, 0);
-	textfile__free(tf);
-	remove_dir();
-	stub_free(tracer);
+	write_once(tracer, BIG_CAP, NULL);
+	check_with_promtool();
+	tracer_free(tracer);
 }
 
 UNIT_MAIN()

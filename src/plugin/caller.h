@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What is kept of a thread of NCCL's from one callback to the next. A plan is launched and its
+ * operations started by one thread, one after the other: KernelLaunch start, stop, Group start,
+ * Coll and P2p, Group stop. So what belongs together is found here. Work that NCCL defers to a CUDA
+ * callback has another thread, and its launch is then not known.
+ */
+#ifndef NCCL_BPFTRACE_PLUGIN_CALLER_H
+#define NCCL_BPFTRACE_PLUGIN_CALLER_H
+
+#include "plugin.h"
+
+struct caller {
+	uint32_t tid;
+	uint64_t tokens; /* numbers given out */
+	struct abi_names names;
+	struct {
+		uint32_t number; /* 0: none yet */
+		uint32_t depth;
+		bool called; /* an API call was seen in it, so `captured` says something */
+		bool captured;
+	} api;
+	struct {
+		void *handle; /* what NCCL was given; NULL: none under way */
+		void *context;
+		uint64_t number, stream, time_ns;
+		struct launch_timing timing;
+		uint8_t capture;
+		bool copies; /* by copy engines: no Group follows, the operation is here */
+		struct note operation; /* of copies */
+	} launch;
+	struct {
+		void *context; /* of the launch that ended last, until its Group comes */
+		uint64_t number;
+	} launched;
+	struct {
+		void *handle, *context;
+		uint64_t launch;
+	} group;
+};
+
+static inline void *token__new(struct caller *caller, enum token_kind kind)
+{
+	return token__make(kind, (uint64_t)caller->tid << 20 ^ ++caller->tokens);
+}
+
+/* ---- launch.c ---- */
+
+/* A kernel launch, or a collective by copy engines, begins. A handle for NCCL. */
+void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream);
+void launch__stop(struct caller *caller);
+
+#endif

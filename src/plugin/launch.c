@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What goes onto a stream at one time: a kernel with all operations of a plan, or a collective that
+ * copy engines do.
+ */
+#include "caller.h"
+
+static void launch__drop(struct caller *caller)
+{
+	timing__drop(&caller->launch.timing);
+	caller->launch.handle = NULL;
+}
+
+static uint8_t launch__capture(const struct caller *caller)
+{
+	if (caller->launch.timing.timing == NBP_TIMED)
+		return NBP_CAPTURED_NO;
+	if (caller->launch.timing.timing == NBP_NOT_TIMED_CAPTURING)
+		return NBP_CAPTURED_YES;
+	if (!caller->api.called)
+		return NBP_CAPTURED_UNKNOWN;
+	return caller->api.captured ? NBP_CAPTURED_YES : NBP_CAPTURED_NO;
+}
+
+void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream)
+{
+	bool captured = caller->api.called && caller->api.captured;
+
+	if (caller->launch.handle) { /* never stopped */
+		comm__lost(comm, NBP_LOSS_BAD_CALLBACK);
+		launch__drop(caller);
+	}
+	caller->launch.stream = stream;
+	caller->launch.context = context;
+	caller->launch.copies = false;
+	caller->launch.number =
+		atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
+	caller->launch.time_ns = now_ns();
+	timing__begin(comm, stream, captured, caller->launch.time_ns, &caller->launch.timing);
+	caller->launch.capture = launch__capture(caller);
+	return token__new(caller, TOKEN_LAUNCH);
+}
+
+static void launch__tell(struct caller *caller, struct comm *comm)
+{
+	const struct launch_timing *timing = &caller->launch.timing;
+	struct note note = {
+		.kind = NBP_KIND_LAUNCH,
+		.tid = caller->tid,
+		.time_ns = caller->launch.time_ns,
+		.number = caller->launch.number,
+		.stream = caller->launch.stream,
+		.function = timing->timing,
+		.datatype = caller->launch.capture,
+		.extra = timing->pair,
+	};
+
+	if (!comm__note(comm, &note) && timing->timing == NBP_TIMED)
+		timing__give_back(timing->pair);
+	if (caller->launch.copies)
+		comm__note(comm, &caller->launch.operation);
+}
+
+void launch__stop(struct caller *caller)
+{
+	struct comm *comm = comm__get(caller->launch.context);
+
+	if (!comm) { /* finalised between start and stop */
+		control__lost(NBP_LOSS_STALE);
+		launch__drop(caller);
+		return;
+	}
+	if (caller->launch.timing.timing == NBP_TIMED)
+		timing__end(comm, caller->launch.stream, &caller->launch.timing);
+	launch__tell(caller, comm);
+	if (!caller->launch.copies) {
+		caller->launched.context = caller->launch.context;
+		caller->launched.number = caller->launch.number;
+	}
+	caller->launch.handle = NULL;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The plugin's thread: makes the events of a GPU context, looks after those that are under way. */
+#include "timing.h"
+
+#include <string.h>
+
+#define LOST_AFTER_NS  (60 * NS_PER_SECOND) /* a launch whose stop never came */
+#define TIME_ABSURD_NS (3600 * NS_PER_SECOND)
+
+static bool gpu__enter(struct gpu *gpu)
+{
+	int error = cuda__enter(atomic_load(&gpu->context));
+
+	if (error > 0)
+		gpu__fail(gpu); /* the job has destroyed its context */
+	return !error;
+}
+
+static int gpu__identify(struct gpu *gpu)
+{
+	CUdevice device;
+
+	if (cuda.ctx_get_device(&device))
+		return -1;
+	if (cuda.device_get_uuid && !cuda.device_get_uuid(gpu->uuid, device)) {
+		gpu->device = device;
+		gpu->identified = true;
+	}
+	return 0;
+}
+
+static int gpu__fill(struct gpu *gpu)
+{
+	for (int i = 0; i < N_PAIRS; i++) {
+		struct pair *pair = &gpu->pairs[i];
+
+		if (cuda.event_create(&pair->start, 0) || cuda.event_create(&pair->end, 0))
+			return -1;
+	}
+	return 0;
+}
+
+static void gpu__prepare(struct gpu *gpu)
+{
+	if (!gpu__enter(gpu))
+		return;
+	if (gpu__identify(gpu) || gpu__fill(gpu) || clock__create(&gpu->clock))
+		gpu__fail(gpu);
+	else
+		atomic_store_explicit(&gpu->state, GPU_READY, memory_order_release);
+	cuda__leave();
+}
+
+/* Launches that were started and never stopped: their thread is gone. */
+static void gpu__take_back(struct gpu *gpu, uint64_t now)
+{
+	for (int i = 0; i < N_PAIRS; i++) {
+		struct pair *pair = &gpu->pairs[i];
+		uint32_t state = atomic_load(&pair->state);
+		uint64_t taken_ns = atomic_load_explicit(&pair->taken_ns, memory_order_relaxed);
+
+		if ((state & 3) != PAIR_TAKEN || now < taken_ns || now - taken_ns < LOST_AFTER_NS)
+			continue;
+		if (atomic_compare_exchange_strong(&pair->state, &state,
+						   (state >> 2) << 2 | PAIR_FREE))
+			control__lost(NBP_LOSS_TIMING_ABANDONED);
+	}
+}
+
+static void gpu__compare_clocks(struct gpu *gpu, uint64_t now)
+{
+	if (!clock__is_due(&gpu->clock, now) || !gpu__enter(gpu))
+		return;
+	if (clock__compare(&gpu->clock))
+		gpu__fail(gpu);
+	cuda__leave();
+}
+
+void timing__serve(uint64_t now)
+{
+	if (!cuda__load())
+		return;
+	for (int i = 0; i < N_GPUS && atomic_load(&gpus[i].context); i++) {
+		uint32_t state = atomic_load(&gpus[i].state);
+
+		if (state == GPU_NEW)
+			gpu__prepare(&gpus[i]);
+		if (state != GPU_READY)
+			continue;
+		gpu__take_back(&gpus[i], now);
+		gpu__compare_clocks(&gpus[i], now);
+	}
+}
+
+static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
+				      struct timing_times *ret)
+{
+	uint64_t now = now_ns();
+	float ms = -1;
+
+	if (cuda.event_elapsed(&ms, pair->start, pair->end))
+		return TIMING_FAILED;
+	memset(ret, 0, sizeof(*ret));
+	ret->clock_error_ns = NBP_UNKNOWN;
+	/* Not longer than the time since the host launched it. */
+	if (!(ms > 0) || ms * 1e6 > (double)(now - launched_ns) + NS_PER_MS ||
+	    ms * 1e6 > TIME_ABSURD_NS)
+		return TIMING_INVALID;
+	ret->duration_ns = ms * 1e6;
+	ret->start_ns = clock__host_ns(&gpu->clock, pair->start, launched_ns, now);
+	if (ret->start_ns) {
+		ret->end_ns = ret->start_ns + ret->duration_ns;
+		ret->clock_error_ns = gpu->clock.error_ns;
+	}
+	return TIMING_DONE;
+}
+
+static enum timing_result pair__poll(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
+				     struct timing_times *ret)
+{
+	enum timing_result result = TIMING_FAILED;
+	int error = cuda.event_query(pair->end);
+
+	if (error == CUDA_NOT_READY)
+		return TIMING_PENDING;
+	if (!error)
+		result = pair__times(gpu, pair, launched_ns, ret);
+	if (result == TIMING_FAILED)
+		gpu__fail(gpu);
+	pair__free(pair);
+	return result;
+}
+
+enum timing_result timing__poll(uint16_t index, uint64_t launched_ns, struct timing_times *ret)
+{
+	struct gpu *gpu = &gpus[index / N_PAIRS];
+	enum timing_result result;
+
+	if (atomic_load(&gpu->state) != GPU_READY || !gpu__enter(gpu)) {
+		timing__give_back(index);
+		return TIMING_FAILED;
+	}
+	result = pair__poll(gpu, pair__get(index), launched_ns, ret);
+	cuda__leave();
+	return result;
+}
+
+bool timing__device(uint32_t index, int32_t *ret_device, uint8_t ret_uuid[16])
+{
+	struct gpu *gpu = &gpus[index];
+
+	if (index >= N_GPUS || atomic_load(&gpu->state) == GPU_NEW || !gpu->identified)
+		return false;
+	*ret_device = gpu->device;
+	memcpy(ret_uuid, gpu->uuid, 16);
+	return true;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "serve.h"
+
+#include <string.h>
+
+#include "record.h"
+
+#define LINGER_NS   (2 * NS_PER_SECOND) /* launches under way when all went to sleep */
+#define CLOSING_NS  (2 * NS_PER_SECOND) /* launches under way when their communicator ended */
+#define GRACE_NS    (1 * NS_PER_SECOND) /* callbacks that were still running then */
+#define ANNOUNCE_NS (1 * NS_PER_SECOND) /* nothing tells of a second tracer */
+#define N_PENDING   1024		/* as many as there are pairs of events */
+
+/* A timed launch whose end has not been seen. */
+struct pending {
+	struct comm *comm;
+	struct note note;
+	uint32_t n_operations;
+	uint64_t round; /* in which it was read */
+};
+
+static struct {
+	struct batch batch;
+	struct pending pending[N_PENDING];
+	int n_pending;
+	uint64_t round;
+	uint64_t asleep_since_ns;
+	bool busy;
+	uint64_t reported[NBP_LOSS_MAX];
+} serve;
+
+static uint64_t process_lost[NBP_LOSS_MAX];
+
+void control__lost(enum nbp_loss reason)
+{
+	control__add(&nccl_bpftrace_control.lost[reason], 1);
+	__atomic_fetch_add(&process_lost[reason], 1, __ATOMIC_RELAXED);
+}
+
+/* ---- timed launches ---- */
+
+static void pending__add(struct comm *comm, const struct note *note)
+{
+	struct pending *p;
+
+	if (serve.n_pending == N_PENDING) { /* cannot be: no more pairs */
+		timing__give_back(note->extra);
+		return;
+	}
+	p = &serve.pending[serve.n_pending++];
+	p->comm = comm;
+	note__copy(&p->note, note);
+	p->n_operations = 0;
+	p->round = serve.round;
+	comm->n_pending++;
+}
+
+static void pending__count(struct comm *comm, uint64_t launch)
+{
+	for (int i = serve.n_pending - 1; launch && i >= 0; i--) {
+		if (serve.pending[i].comm == comm && serve.pending[i].note.number == launch) {
+			serve.pending[i].n_operations++;
+			return;
+		}
+	}
+}
+
+static bool pending__is_over(const struct pending *p, uint64_t now)
+{
+	if (p->comm->closing_since_ns && now - p->comm->closing_since_ns > CLOSING_NS)
+		return true;
+	if (atomic_load(&process.ending))
+		return true;
+	return serve.asleep_since_ns && now - serve.asleep_since_ns > LINGER_NS;
+}
+
+/* False: it stays. */
+static bool pending__finish(struct pending *p, uint64_t now)
+{
+	struct timing_times times = {.clock_error_ns = NBP_UNKNOWN};
+	enum timing_result result;
+
+	if (p->round == serve.round && !p->comm->closing_since_ns)
+		return false; /* its operations may not all have been read */
+	result = timing__poll(p->note.extra, p->note.time_ns, &times);
+	if (result == TIMING_PENDING && !pending__is_over(p, now))
+		return false;
+	if (result == TIMING_PENDING) {
+		timing__give_back(p->note.extra);
+		comm__lost(p->comm, NBP_LOSS_TIMING_ABANDONED);
+	} else if (result == TIMING_INVALID) {
+		comm__lost(p->comm, NBP_LOSS_TIMING_INVALID);
+	} else if (result == TIMING_FAILED) {
+		comm__lost(p->comm, NBP_LOSS_TIMING_ABANDONED);
+	}
+	batch__finished(&serve.batch, p->comm, &p->note, result == TIMING_DONE ? &times : NULL,
+			p->n_operations);
+	p->comm->n_pending--;
+	return true;
+}
+
+static void pending__poll(uint64_t now)
+{
+	int kept = 0;
+
+	for (int i = 0; i < serve.n_pending; i++) {
+		if (pending__finish(&serve.pending[i], now))
+			continue;
+		if (kept != i) {
+			serve.pending[kept].comm = serve.pending[i].comm;
+			note__copy(&serve.pending[kept].note, &serve.pending[i].note);
+			serve.pending[kept].n_operations = serve.pending[i].n_operations;
+			serve.pending[kept].round = serve.pending[i].round;
+		}
+		kept++;
+	}
+	serve.n_pending = kept;
+}
+
+/* ---- communicators ---- */
+
+static bool announce__is_due(const struct comm *comm, uint64_t hash, uint32_t gpu, uint64_t now)
+{
+	return !comm->announced_ns || now - comm->announced_ns > ANNOUNCE_NS ||
+	       comm->announced_hash != hash || (gpu && comm->announced_gpu != gpu);
+}
+
+/* Before its notes are read: what its record says of the numbering is so at its place. */
+static void comm__announce(struct comm *comm, uint64_t now)
+{
+	uint64_t hash = atomic_load_explicit(&comm->hash, memory_order_acquire);
+	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
+	int32_t device;
+	uint8_t uuid[16];
+
+	if (gpu && !timing__device(gpu - 1, &device, uuid))
+		gpu = 0;
+	if (!announce__is_due(comm, hash, gpu, now))
+		return;
+	batch__comm(&serve.batch, comm, gpu ? device : -1, gpu ? uuid : NULL);
+	comm->announced_ns = now;
+	comm->announced_hash = hash;
+	comm->announced_gpu = gpu;
+	comm->counts.due = true;
+}
+
+static void note__told(struct comm *comm, const struct note *note)
+{
+	uint64_t *highest = note->kind == NBP_KIND_API	    ? &comm->told.api
+			    : note->kind == NBP_KIND_LAUNCH ? &comm->told.launch
+							    : &comm->told.operation;
+
+	if (note->number > *highest)
+		*highest = note->number;
+}
+
+static void comm__read(struct comm *comm)
+{
+	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
+	struct note note;
+
+	/* Bounded, so that one busy communicator does not hold up the others. */
+	for (int i = 0; ring && i < RING_CELLS && ring__pop(ring, &note); i++) {
+		serve.busy = true;
+		if (note.generation != (uint16_t)comm->live_generation)
+			continue; /* written while its slot went to another */
+		if (note.kind == NBP_KIND_LAUNCH && note.function == NBP_TIMED)
+			pending__add(comm, &note);
+		if (note.kind == NBP_KIND_OPERATION)
+			pending__count(comm, note.launch);
+		note__told(comm, &note);
+		counts__told(&comm->counts, &note);
+		batch__note(&serve.batch, comm, &note);
+	}
+}
+
+/* Here, so that NCCL's threads need not share a counter. */
+static void comm__count(struct comm *comm)
+{
+	uint64_t n = atomic_load_explicit(&comm->launch_number, memory_order_relaxed);
+
+	if (n != comm->counted_launches)
+		control__add(&nccl_bpftrace_control.n_launches, n - comm->counted_launches);
+	comm->counted_launches = n;
+}
+
+static void comm__report_loss(struct comm *comm)
+{
+	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+		uint64_t total = atomic_load_explicit(&comm->lost[i], memory_order_relaxed);
+
+		if (total != comm->reported[i])
+			batch__loss(&serve.batch, comm, i, total - comm->reported[i], total);
+		comm->reported[i] = total;
+	}
+}
+
+/* Behind the calls that it sums up. */
+static void comm__report_counts(struct comm *comm)
+{
+	if (comm->abi->version >= 5 && counts__changed(&comm->counts, &comm->unseen))
+		batch__counts(&serve.batch, comm);
+}
+
+/* After the last poll of its launches. */
+static void comm__wind_up(struct comm *comm, uint64_t now)
+{
+	if (!comm->closing_since_ns || comm->n_pending)
+		return;
+	if (!comm->ended)
+		batch__end(&serve.batch, comm, comm->closing_since_ns);
+	comm->ended = true;
+	if (now - comm->closing_since_ns > GRACE_NS)
+		comm__free(comm);
+}
+
+static void comm__serve(struct comm *comm, uint64_t now)
+{
+	bool closing = atomic_load(&comm->state) == COMM_CLOSING; /* so nobody writes any more */
+
+	if (!comm->ended)
+		comm__announce(comm, now);
+	comm__read(comm);
+	if (!comm->ended) {
+		comm__report_counts(comm);
+		comm__report_loss(comm);
+	}
+	comm__count(comm);
+	if (closing && !comm->closing_since_ns)
+		comm->closing_since_ns = now;
+}
+
+static void process__report_loss(void)
+{
+	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+		uint64_t total = __atomic_load_n(&process_lost[i], __ATOMIC_RELAXED);
+
+		if (total != serve.reported[i])
+			batch__loss(&serve.batch, NULL, i, total - serve.reported[i], total);
+		serve.reported[i] = total;
+	}
+}
+
+/* ---- a round ---- */
+
+void serve__tell_again(void)
+{
+	struct comm *comm;
+
+	for (uint32_t i = 0; (comm = comm__next(&i));)
+		comm->announced_ns = 0;
+	memset(serve.reported, 0, sizeof(serve.reported));
+}
+
+bool serve__round(uint64_t now, uint64_t asleep_since_ns)
+{
+	struct comm *comm;
+
+	serve.round++;
+	serve.busy = false;
+	serve.asleep_since_ns = asleep_since_ns;
+	serve.batch.wanted = !asleep_since_ns;
+	for (uint32_t i = 0; (comm = comm__next(&i));)
+		comm__serve(comm, now);
+	if (serve.batch.wanted || serve.n_pending) {
+		pending__poll(now);
+		timing__serve(now);
+	}
+	for (uint32_t i = 0; (comm = comm__next(&i));)
+		comm__wind_up(comm, now);
+	process__report_loss();
+	batch__flush(&serve.batch);
+	return serve.busy || serve.n_pending;
+}
