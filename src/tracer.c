@@ -300,11 +300,6 @@ void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx)
 	tracer->call_ctx = ctx;
 }
 
-const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid)
-{
-	return gpu_table__by_uuid(tracer->gpus, uuid);
-}
-
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
 {
 	return comm->bus_id < 0 ? NULL : gpu_table__by_bus_id(tracer->gpus, comm->bus_id);
