@@ -305,6 +305,11 @@ const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
 	return comm->bus_id < 0 ? NULL : gpu_table__by_bus_id(tracer->gpus, comm->bus_id);
 }
 
+const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid)
+{
+	return gpu_table__by_uuid(tracer->gpus, uuid);
+}
+
 struct tracer_census tracer__census(struct tracer *tracer)
 {
 	struct tracer_census census = {};
