@@ -55,7 +55,8 @@ static void api__note(struct caller *caller, struct comm *comm, const struct abi
 
 	caller->api.called = true;
 	caller->api.captured = e->captured;
-	comm__note(comm, &note);
+	if (!comm__note(comm, &note))
+		counts__unseen(&comm->unseen, &note);
 }
 
 /* ---- operations ---- */

@@ -66,6 +66,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	atomic_store(&comm->launch_number, 0);
 	atomic_store(&comm->operation_number, 0);
 	memset(&comm->told, 0, sizeof(comm->told));
+	counts__reset(&comm->counts, &comm->unseen);
 	atomic_store(&comm->gpu, 0);
 	for (int i = 0; i < NBP_LOSS_MAX; i++) {
 		atomic_store(&comm->lost[i], 0);

@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "abi.h"
+#include "counts.h"
 #include "nccl_bpftrace_plugin.h"
 #include "ring.h"
 
@@ -104,8 +105,10 @@ struct comm {
 	_Atomic uint64_t timed_ns; /* when a launch was last timed */
 	atomic_bool has_channels;  /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
+	struct counts_unseen unseen;
 
 	/* the thread's own */
+	struct counts counts;
 	struct {
 		uint64_t api, launch, operation; /* highest numbers */
 	} told;
