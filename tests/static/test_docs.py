@@ -196,7 +196,8 @@ def test_operations():
 
 def test_limits():
     defined = {}
-    for path in [*nbt.ROOT.glob("include/*.h"), *nbt.ROOT.glob("src/*.[ch]")]:
+    for path in [*nbt.ROOT.glob("include/*.h"), *nbt.ROOT.glob("src/*.[ch]"),
+                 *nbt.ROOT.glob("src/plugin/*.[ch]")]:
         defined.update(re.findall(r"#define (\w+)\s+(\d+)\b", path.read_text()))
     rows = table("limit")
     assert len(rows) > 10
