@@ -78,6 +78,9 @@ struct tracer_census {
 };
 struct tracer_census tracer__census(struct tracer *tracer);
 
+/* Launches of CUDA graphs of which it is not known what NCCL operations they run. */
+uint64_t tracer__graphs_unresolved(struct tracer *tracer);
+
 /* Records lost, by reason; what user space refuses is one more reason. */
 enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_MAX };
 uint64_t tracer__lost(struct tracer *tracer, int reason);
