@@ -115,6 +115,15 @@ def bench_textfile():
             found[name], "ms", None, None, 1)
 
 
+def bench_record():
+    found = run("bench_record", nbt.tempdir())
+    row("launch recorded, jsonl (beside: by jansson)", found["jsonl_ns"], "ns", found["jansson_ns"],
+        3000)
+    row("launch recorded, inspector", found["inspector_ns"], "ns", None, 3000)
+    row("launch into a bucket for NVIDIA's dashboards", found["bucket_ns"], "ns", None, 2000)
+    row("the file of one GPU, as full as it can be", found["file_ms"], "ms", None, None, 1)
+
+
 class Entries:
     """The first bytes of ncclAllReduce in each process: what a probe changes."""
 
@@ -284,7 +293,7 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: run as root")
     words = sys.argv[1:]
-    for part in (bench_probe, bench_plugin, bench_consume, bench_timing, bench_textfile,
+    for part in (bench_probe, bench_plugin, bench_consume, bench_timing, bench_textfile, bench_record,
                  bench_attach, bench_agent, bench_exec, bench_callbacks):
         if words and not any(word in part.__name__ for word in words):
             continue

@@ -64,11 +64,15 @@ def replays(graph, out, value):
         assert bool((out == value).all()), f"replay gave {out[0].item()}, not {value}"
 
 
+read_by_graphs = []
+
+
 def captured(size):
     """A graph of two all_reduce and what lies between, captured so that any unsafe call of any
     thread breaks it. Not by torch.cuda.graph(), which first waits for all that is under way."""
     x = torch.ones(size, device="cuda")
     out = torch.empty_like(x)
+    read_by_graphs.append(x)  # it lies outside of the graph's own memory
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.stream(stream):
         graph.capture_begin(capture_error_mode="global")

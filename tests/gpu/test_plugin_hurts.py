@@ -177,7 +177,7 @@ def test_small_dev_shm_and_the_kernel_timer_wanted():
 
 
 def test_kernel_timer():
-    found, _, after = run("some_work", agent=("--kernel-timer",))
+    found, _, after = run("some_work", {"NCCL_SET_THREAD_NAME": "1"}, agent=("--kernel-timer",))
     assert all(TIMER[a["timer"]] == "on" for a in after), after
     assert any("NCCL Progress" in name for name in found[0]["thread_names"])
     row("--kernel-timer", "on; job lives")
