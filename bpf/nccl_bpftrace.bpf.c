@@ -337,8 +337,11 @@ static __always_inline void call__count(struct nb_record *r, const struct nb_lib
 		return;
 	}
 	call__add(counter, &key, r);
-	if (with_records && !record__send(r))
-		__sync_fetch_and_add(&counter->lost, 1);
+	if (!with_records || record__send(r))
+		return;
+	__sync_fetch_and_add(&counter->lost, 1);
+	if (!r->count)
+		__sync_fetch_and_add(&counter->lost_empty, 1);
 }
 
 SEC("uprobe")

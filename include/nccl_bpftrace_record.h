@@ -97,7 +97,7 @@ struct nb_counter {
 	__u32 last_datatype;
 	__u32 last_redop;
 	__s32 last_root;
-	__u32 pad;
+	__u32 lost_empty; /* of `lost`: calls of count 0, of which no plugin tells */
 };
 
 _Static_assert(sizeof(struct nb_counter) == 112, "nb_counter");

@@ -3,7 +3,7 @@
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
 usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin graph
-                            consume textfile attach agent exec
+                            consume textfile record attach agent exec callbacks
 """
 import os
 import platform
@@ -122,6 +122,15 @@ def bench_textfile():
     for name in ("capped", "whole"):
         row(f"textfile, 8 processes x 64 communicators, {found[name + '_series']:.0f} series",
             found[name], "ms", None, None, 1)
+
+
+def bench_record():
+    found = run("bench_record", nbt.tempdir())
+    row("launch recorded, jsonl (beside: by jansson)", found["jsonl_ns"], "ns", found["jansson_ns"],
+        3000)
+    row("launch recorded, inspector", found["inspector_ns"], "ns", None, 3000)
+    row("launch into a bucket for NVIDIA's dashboards", found["bucket_ns"], "ns", None, 2000)
+    row("the file of one GPU, as full as it can be", found["file_ms"], "ms", None, None, 1)
 
 
 class Entries:
@@ -262,6 +271,17 @@ def bench_exec():
         "%", None, None, 3)
 
 
+def bench_callbacks():
+    """By NCCL's callbacks for one collective; asleep NCCL makes none."""
+    found = run("bench_callbacks", BENCH / "libplugin.so")
+    what = {"all": "plugin awake, a collective's 7 callbacks, untimed", "api": "  GroupApi, CollApi",
+            "launch": "  KernelLaunch start and stop", "operation": "  Group start and stop, Coll"}
+    for name, text in what.items():
+        row(f"{text} (beside: empty callbacks)", found[f"{name}_ns"], "ns",
+            found[f"{name}_empty_ns"], 150 if name == "all" else None)
+    row("  notes lost meanwhile", found["lost"], "", None, 0)
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     virtual = subprocess.run(["systemd-detect-virt"], text=True, capture_output=True).stdout.strip() \
@@ -283,7 +303,7 @@ def main():
         sys.exit("bench: run as root")
     words = sys.argv[1:]
     for part in (bench_probe, bench_plugin, bench_graph, bench_consume, bench_timing, bench_textfile,
-                 bench_attach, bench_agent, bench_exec):
+                 bench_record, bench_attach, bench_agent, bench_exec, bench_callbacks):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:
