@@ -3,7 +3,7 @@
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
 usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin graph
-                            consume textfile record attach agent exec callbacks
+                            consume timing textfile record attach agent exec callbacks
 """
 import os
 import platform

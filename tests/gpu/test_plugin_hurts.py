@@ -3,55 +3,21 @@
 Each test by its name (tests/run gpu/test_plugin_hurts.test_NAME), in less than a minute."""
 import json
 import os
-import re
 import signal
-import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import hook
 import nbt
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "bpf")]
+sys.path.insert(0, str(HERE))
 import gpu  # noqa: E402
-import test_plugin as hook  # noqa: E402
 
-MAGIC = struct.pack("<Q", 0x6c727463706c6e62)  # struct nbp_control
 TIMER = {0: "off", 1: "on", 2: "no_abi", 3: "no_shm", 4: "chained"}  # enum nbp_timer_state
 FAST = {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_NCHANNELS": "4"}  # communicators are made sooner
-
-
-class Control:
-    """struct nbp_control of a process, read from outside as the agent would."""
-
-    def __init__(self, pid):
-        self.pid = pid
-        self.at = nbt.wait_for(self.find, f"the plugin in process {pid}", 10)
-
-    def find(self):
-        for line in Path(f"/proc/{self.pid}/maps").read_text().splitlines():
-            found = re.match(rf"(\w+)-(\w+) rw.*{re.escape(hook.PLUGIN.name)}", line)
-            if not found:
-                continue
-            start, end = (int(word, 16) for word in found.groups())
-            place = self.read(start, end - start).find(MAGIC)
-            if place >= 0:
-                return start + place
-        return None
-
-    def read(self, at, size):
-        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
-            memory.seek(at)
-            return memory.read(size)
-
-    def get(self):
-        names = ("magic", "size", "version", "budget_ppm", "launch_cost_ns", "wants", "timer",
-                 "awake", "n_comms", "n_launches", "n_timed", "n_batches", "n_records")
-        found = dict(zip(names, struct.unpack("<Q8I5Q", self.read(self.at, 80))))
-        assert found["magic"] == struct.unpack("<Q", MAGIC)[0]
-        return found
 
 
 class Job:
@@ -88,7 +54,7 @@ class Job:
         return self.log.read()[-3000:]
 
     def controls(self):
-        return [Control(pid) for pid in self.pids]
+        return [hook.Control(pid) for pid in self.pids]
 
     def end(self):
         """What each rank found; the job must end well."""
@@ -100,7 +66,7 @@ class Job:
 
 
 def all_awake(controls, value=1):
-    nbt.wait_for(lambda: all(c.get()["awake"] == value for c in controls),
+    nbt.wait_for(lambda: all(c.read()["awake"] == value for c in controls),
                  "the plugin awake" if value else "the plugin asleep", 5, 0.002)
 
 
@@ -109,13 +75,13 @@ def run(scenario, environment=(), agent=(), prefix=()):
     the plugin did meanwhile."""
     job = Job(scenario, environment=environment, prefix=prefix)
     controls = job.controls()
-    assert not any(c.get()["awake"] for c in controls)
+    assert not any(c.read()["awake"] for c in controls)
     nbt.Agent("--no-ui", *agent)
     all_awake(controls)
-    before = [c.get() for c in controls]
+    before = [c.read() for c in controls]
     job.tell("go")
     job.wait("done")
-    after = [c.get() for c in controls]
+    after = [c.read() for c in controls]
     assert all(c["awake"] for c in after)
     records = [a["n_records"] - b["n_records"] for a, b in zip(after, before)]
     timed = [a["n_timed"] - b["n_timed"] for a, b in zip(after, before)]
@@ -194,13 +160,13 @@ def test_two_communicators_on_one_gpu():
     job.tell("go")
     job.wait("asleep")
     control = job.controls()[0]
-    assert not control.get()["awake"]
+    assert not control.read()["awake"]
     nbt.Agent("--no-ui")
     job.tell("awake")
-    nbt.wait_for(lambda: control.get()["awake"], "the plugin awake", 10, 0.002)
-    before = control.get()
+    nbt.wait_for(lambda: control.read()["awake"], "the plugin awake", 10, 0.002)
+    before = control.read()
     job.wait("done")
-    after = control.get()
+    after = control.read()
     found = job.end()[0]
     n, grown = found["cycles"], {}
     for when, count in (("asleep", found["cycles_asleep"]), ("awake", n)):
@@ -234,7 +200,7 @@ def test_agent_killed_again_and_again():
         begun = time.monotonic()
         all_awake(controls, 0)
         sleeps.append(time.monotonic() - begun)
-    after = [c.get() for c in controls]
+    after = [c.read() for c in controls]
     job.tell("stop")
     found = job.end()
     print(f"     {found[0]}")

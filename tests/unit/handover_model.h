@@ -345,7 +345,10 @@ static void agent__read(struct model *m, struct model_sums *sums)
 				.function = functions[k],
 			};
 			const struct nb_counter counter = {
-				.calls = c->calls, .lost = c->lost, .lost_empty = c->lost_empty};
+				.launched.calls = c->calls,
+				.lost = c->lost,
+				.lost_empty = c->lost_empty,
+			};
 
 			handovers__count(m->handovers, &key, &counter);
 			sums->calls[i][k] = c->calls;
