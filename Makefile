@@ -25,7 +25,7 @@ LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
 SOURCES := $(wildcard src/*.c) src/plugin/abi.c src/plugin/abi_layout.c
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
-# What others use as extern comes first: bpftool of Debian 12 misplaces it else.
+# What the others declare extern is linked first: libbpf 1.1 loses it otherwise.
 BPF_FIRST := bpf/nccl_bpftrace.bpf.c
 BPF_SOURCES := $(BPF_FIRST) $(filter-out $(BPF_FIRST),$(wildcard bpf/*.bpf.c))
 BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)

@@ -30,6 +30,7 @@ enum nbp_kind {
 	NBP_KIND_TIMER = 5,	/* one operation's channels, by NCCL's own timer on the GPU */
 	NBP_KIND_END = 6,	/* the communicator was finalised; its last record */
 	NBP_KIND_LOSS = 7,	/* what found no place since the last such record */
+	NBP_KIND_COUNTS = 8,	/* the API calls of five functions up to here: see nbp_counts */
 	NBP_KIND_MAX,
 };
 
@@ -156,6 +157,24 @@ struct nbp_api {
 	__u8 pad[44];
 };
 
+/*
+ * API events of the first functions of enum nbp_function since the communicator was made: those
+ * whose record came before this one, and those that never got a record. What came between two of
+ * these and is not in the difference was lost on the way. At most one per communicator in each
+ * round of batches, when it has changed; with every NBP_KIND_COMM; before NBP_KIND_END.
+ */
+#define NBP_N_COUNTED 5 /* NBP_BROADCAST to NBP_ALLREDUCE */
+
+struct nbp_count {
+	__u64 calls;
+	__u64 bytes; /* sum of count x size of type; a type without a name is ncclUint8 */
+};
+
+struct nbp_counts {
+	struct nbp_count function[NBP_N_COUNTED];
+	__u64 unseen; /* calls among them that got no record */
+};
+
 struct nbp_operation {
 	__u64 sequence;	  /* NCCL's number of this function, by copy engine: of all such;
 			     NBP_NO_NUMBER: it keeps none (p2p) */
@@ -214,9 +233,10 @@ struct nbp_loss_record {
 
 struct nbp_record {
 	__u16 kind;
-	__u16 size;	 /* of this record */
-	__u32 tid;	 /* 0: the plugin's own thread */
-	__u64 time_ns;	 /* host CLOCK_MONOTONIC of the callback */
+	__u16 size;    /* of this record */
+	__u32 tid;     /* 0: the plugin's own thread */
+	__u64 time_ns; /* host CLOCK_MONOTONIC of the callback; operation: of its launch's, if known
+			*/
 	__u64 comm_hash; /* 0: not known, or the record is of the whole process */
 	__s32 rank;	 /* NBP_NO_RANK: not known */
 	__s32 n_ranks;	 /* 0: not known */
@@ -224,6 +244,7 @@ struct nbp_record {
 	union {
 		struct nbp_comm comm;
 		struct nbp_api api;
+		struct nbp_counts counts;
 		struct nbp_operation operation;
 		struct nbp_launch launch;
 		struct nbp_timer timer;
@@ -234,6 +255,8 @@ struct nbp_record {
 
 _Static_assert(sizeof(struct nbp_comm) == 88, "nbp_comm");
 _Static_assert(sizeof(struct nbp_api) == 88, "nbp_api");
+_Static_assert(sizeof(struct nbp_counts) == 88, "nbp_counts");
+_Static_assert(NBP_ALLREDUCE == NBP_N_COUNTED - 1, "nbp_counts.function");
 _Static_assert(sizeof(struct nbp_operation) == 88, "nbp_operation");
 _Static_assert(sizeof(struct nbp_launch) == 88, "nbp_launch");
 _Static_assert(sizeof(struct nbp_timer) == 88, "nbp_timer");

@@ -108,7 +108,8 @@ static uint64_t record__lost(struct record *r)
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		lost += tracer__lost(r->tracer, i);
 	for (int i = 0; i < TIMING_LOST_MAX; i++)
-		lost += timings__lost(tracer__timings(r->tracer), i);
+		if (!timing_lost__is_time(i)) /* that is an invalid timing */
+			lost += timings__lost(tracer__timings(r->tracer), i);
 	return lost;
 }
 
@@ -216,7 +217,9 @@ static void record__end(struct record *r)
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		lost[n++] = (struct record_count){tracer__lost_name(i), tracer__lost(r->tracer, i)};
 	for (int i = 0; i < TIMING_LOST_MAX; i++)
-		lost[n++] = (struct record_count){timing_lost__name(i), timings__lost(timings, i)};
+		if (!timing_lost__is_time(i))
+			lost[n++] = (struct record_count){timing_lost__name(i),
+							  timings__lost(timings, i)};
 	for (int i = 0; i < TIMING_INVALID_MAX; i++)
 		invalid[i] = (struct record_count){timing_invalid__name(i),
 						   timings__invalid(timings, i)};

@@ -231,17 +231,17 @@ const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index)
 	return index < table->count ? &table->gpus[index] : NULL;
 }
 
+const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id)
+{
+	struct gpu key = {.bus_id = bus_id};
+
+	return bsearch(&key, table->gpus, table->count, sizeof(key), gpu__compare);
+}
+
 const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid)
 {
 	for (size_t i = 0; i < table->count; i++)
 		if (table->gpus[i].uuid[0] && !strcasecmp(table->gpus[i].uuid, uuid))
 			return &table->gpus[i];
 	return NULL;
-}
-
-const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id)
-{
-	struct gpu key = {.bus_id = bus_id};
-
-	return bsearch(&key, table->gpus, table->count, sizeof(key), gpu__compare);
 }

@@ -39,10 +39,10 @@ size_t gpu_table__count(const struct gpu_table *table);
 /* By node index; NULL past the end. What is returned lives as long as the table. */
 const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index);
 
-/* By its UUID, in either case; NULL when the node has no such GPU, and for "". */
-const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid);
-
 /* By ncclComm's busId; NULL when the node has no such GPU. */
 const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id);
+
+/* By the text of its UUID, in either case; NULL when the node has no such GPU, and for "". */
+const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid);
 
 #endif

@@ -61,6 +61,8 @@ static struct bpf_program *probe__program(const struct probe *probe, enum image_
 		return probe->skel->progs.nccl_call;
 	case IMAGE_PLUGIN:
 		return probe->skel->progs.plugin_batch;
+	case IMAGE_CUDA:
+		return probe->skel->progs.graph_call;
 	default:
 		return NULL;
 	}
@@ -360,6 +362,7 @@ const char *nb_lost__name(enum nb_lost reason)
 		[NB_LOST_BAD_COOKIE] = "bad_cookie",
 		[NB_LOST_PLUGIN_RING_FULL] = "plugin_ring_full",
 		[NB_LOST_BAD_BATCH] = "bad_batch",
+		[NB_LOST_GRAPH_FULL] = "graph_full",
 	};
 
 	return reason < NB_LOST_MAX ? names[reason] : "unknown";

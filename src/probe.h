@@ -80,6 +80,22 @@ int probe__foreign_program_fd(const struct probe *probe);
 int probe__follow_foreign(struct probe *probe, uint32_t tgid, uint32_t version);
 int probe__leave_foreign(struct probe *probe, uint32_t tgid);
 
+/* CUDA graphs, probe_graph.c. From now on calls are asked whether they are captured. */
+void probe__with_graphs(struct probe *probe);
+
+typedef void probe_capture_fn(void *ctx, uint64_t capture, const struct nb_capture *value);
+typedef void probe_captured_fn(void *ctx, const struct nb_captured_key *key,
+			       const struct nb_tally *tally);
+
+/* Every capture; what was called in each. 0 or -errno. */
+int probe__each_capture(struct probe *probe, probe_capture_fn *fn, void *ctx);
+int probe__each_captured(struct probe *probe, probe_captured_fn *fn, void *ctx);
+/* Nothing can be launched of it any more. */
+void probe__drop_capture(struct probe *probe, uint64_t capture, uint32_t tgid);
+void probe__drop_captured(struct probe *probe, const struct nb_captured_key *key);
+/* The process is gone: all of it. */
+void probe__forget_graphs(struct probe *probe, uint32_t tgid);
+
 const char *nb_lost__name(enum nb_lost reason);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "probe.h"
 
-#include "nccl_bpftrace.skel.h"
+#include "nccl_bpftrace.skel.h" /* uses the records' types */
 
 struct probe {
 	struct nccl_bpftrace_bpf *skel;

@@ -67,6 +67,7 @@ struct process {
 	unsigned int scans_left;   /* further tries for communicators that are being made */
 	bool scan_running;
 	uint64_t plugin_heard_ns; /* last record of its plugin; 0: none */
+	uint64_t unresolved;	  /* launches of CUDA graphs, of which not all is known */
 	bool plugin_raised;	  /* another tracer is attached to it */
 	struct process_knobs knobs;
 	struct process_foreign foreign;

@@ -220,8 +220,8 @@ const char *nbp_protocol__name(uint8_t protocol)
 const char *timing_invalid__name(enum timing_invalid reason)
 {
 	static const char *const names[TIMING_INVALID_MAX] = {
-		"zero",	      "backwards", "absurd", "duplicate",
-		"incomplete", "abandoned", "plugin", "driver",
+		"zero",	     "backwards", "absurd", "duplicate",  "incomplete",
+		"abandoned", "plugin",	  "driver", "timer_full", "timer_refused",
 	};
 
 	return reason < TIMING_INVALID_MAX ? names[reason] : "unknown";

@@ -41,7 +41,10 @@ static bool anything_attached(struct tracer *tracer)
 	for (struct library *l = libraries__first(tracer->libraries); l; l = l->hh.next)
 		if (l->state == LIBRARY_TRACED || l->retry_ns)
 			return true;
-	return processes__first(tracer->processes) != NULL;
+	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next)
+		if (process__nccl(p) || process__plugin_mapping(p) || p->scan_due_ns || p->gone_ns)
+			return true;
+	return tracer->n_strangers > 0;
 }
 
 static void on_tick(void *ctx)
@@ -212,7 +215,8 @@ int tracer__refresh(struct tracer *tracer)
 	tracer->refreshed_ns = now_ns();
 	err = probe__consume(tracer->probe);
 	comms__begin(tracer->comms);
-	return probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
+	err = probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
+	return tracer__read_graphs(tracer) ?: err;
 }
 
 /* Keys of what has expired, and what each process keeps. */
@@ -250,6 +254,7 @@ static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
 		next = process->hh.next;
 		if (!process->gone_ns || process->gone_ns >= before_ns)
 			continue;
+		tracer__forget_graphs(tracer, process);
 		probe__forget_process(tracer->probe, process->tgid);
 		processes__remove(tracer->processes, process);
 	}
@@ -266,6 +271,7 @@ static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
 			probe__uncharge_process(tracer->probe, sweep.keys[i].tgid);
 	free(sweep.keys);
 	comms__expire(tracer->comms, before_ns);
+	tracer__read_graphs(tracer);
 }
 
 void tracer__expire(struct tracer *tracer)

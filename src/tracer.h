@@ -74,11 +74,11 @@ void tracer__on_foreign(struct tracer *tracer, tracer_foreign_fn *fn, void *ctx)
 typedef void tracer_call_fn(void *ctx, const struct nb_record *record);
 void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx);
 
-/* By the UUID as the driver writes it, in either case; NULL: this node has no such GPU. */
-const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid);
-
 /* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm);
+
+/* By the UUID as the driver writes it, in either case; NULL: this node has no such GPU. */
+const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid);
 
 /* Processes by what can be done with them. */
 struct tracer_census {
@@ -86,6 +86,9 @@ struct tracer_census {
 	unsigned int plugin; /* have the cooperating plugin, asleep or awake */
 };
 struct tracer_census tracer__census(struct tracer *tracer);
+
+/* Launches of CUDA graphs of which it is not known what NCCL operations they run. */
+uint64_t tracer__graphs_unresolved(struct tracer *tracer);
 
 /* Records lost, by reason; what user space refuses is one more reason. */
 enum {

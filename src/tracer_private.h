@@ -48,7 +48,8 @@ struct tracer {
 	void *call_ctx;
 	struct stranger strangers[TRACER_MAX_STRANGERS];
 	unsigned int n_strangers;
-	uint64_t refused; /* records of plugins of more strangers than that */
+	uint64_t unresolved_past; /* struct process.unresolved of those that are no more */
+	uint64_t refused;	  /* records of plugins of more strangers than that */
 };
 
 /* tracer_find.c */
@@ -77,6 +78,11 @@ void tracer__take_foreign_record(void *ctx, const struct nb_foreign_record *reco
 void tracer__serve_foreign(struct tracer *tracer, uint64_t now);
 void tracer__foreign_gone(struct tracer *tracer, struct process *process);
 void tracer__release_foreign(struct tracer *tracer);
+
+/* tracer_graph.c */
+int tracer__read_graphs(struct tracer *tracer);
+/* Before the process is dropped. */
+void tracer__forget_graphs(struct tracer *tracer, const struct process *process);
 
 /* tracer.c: the 100 ms tick runs while something is attached or due. */
 void tracer__need_tick(struct tracer *tracer);

@@ -10,6 +10,7 @@
 
 static _Atomic(struct comm *) chunks[COMM_CHUNKS];
 static _Atomic uint64_t last_id;
+static _Atomic uint32_t n_rings;
 
 static struct comm *chunk__need(uint32_t i)
 {
@@ -65,6 +66,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	atomic_store(&comm->launch_number, 0);
 	atomic_store(&comm->operation_number, 0);
 	memset(&comm->told, 0, sizeof(comm->told));
+	counts__reset(&comm->counts, &comm->unseen);
 	atomic_store(&comm->gpu, 0);
 	for (int i = 0; i < NBP_LOSS_MAX; i++) {
 		atomic_store(&comm->lost[i], 0);
@@ -102,7 +104,7 @@ struct comm *comm__get(void *context)
 	uint32_t index = token & 0xffff;
 	struct comm *chunk;
 
-	if (!token__is_ours(context) || index >= COMM_CHUNK * COMM_CHUNKS)
+	if (!token__is_ours(context) || index >= COMM_SLOTS)
 		return NULL;
 	chunk = atomic_load_explicit(&chunks[index / COMM_CHUNK], memory_order_acquire);
 	if (!chunk)
@@ -142,25 +144,30 @@ void comm__free(struct comm *comm)
 	atomic_store(&comm->state, COMM_FREE);
 }
 
+/* Never freed: a slot keeps its ring for the next communicator. */
 struct ring *comm__need_ring(struct comm *comm)
 {
 	struct ring *none = NULL, *ring = atomic_load(&comm->ring);
+	uint32_t bits = atomic_load(&n_rings) < N_BIG_RINGS ? RING_BITS : RING_BITS_SMALL;
 
 	if (ring)
 		return ring;
-	ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
+	ring = mmap(NULL, ring__bytes(bits), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
 	if (ring == MAP_FAILED)
 		return NULL;
-	if (atomic_compare_exchange_strong(&comm->ring, &none, ring))
-		return ring;
-	munmap(ring, sizeof(*ring));
-	return none;
+	ring->bits = bits;
+	if (!atomic_compare_exchange_strong(&comm->ring, &none, ring)) {
+		munmap(ring, ring__bytes(bits));
+		return none;
+	}
+	atomic_fetch_add(&n_rings, 1);
+	return ring;
 }
 
 struct comm *comm__next(uint32_t *index)
 {
-	while (*index < COMM_CHUNK * COMM_CHUNKS) {
+	while (*index < COMM_SLOTS) {
 		struct comm *chunk = atomic_load(&chunks[*index / COMM_CHUNK]);
 		struct comm *comm = chunk ? &chunk[*index % COMM_CHUNK] : NULL;
 

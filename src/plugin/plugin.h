@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "abi.h"
+#include "counts.h"
 #include "nccl_bpftrace_plugin.h"
 #include "ring.h"
 
@@ -72,8 +73,9 @@ void hook__fire(const struct nbp_record *records, uint32_t n);
 
 /* ---- comm.c ---- */
 
+#define COMM_SLOTS  4096 /* communicators alive at one time */
 #define COMM_CHUNK  64
-#define COMM_CHUNKS 64
+#define COMM_CHUNKS (COMM_SLOTS / COMM_CHUNK)
 
 enum comm_state {
 	COMM_FREE,
@@ -104,8 +106,10 @@ struct comm {
 	_Atomic uint64_t timed_ns; /* when a launch was last timed */
 	atomic_bool has_channels;  /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
+	struct counts_unseen unseen;
 
 	/* the thread's own */
+	struct counts counts;
 	struct {
 		uint64_t api, launch, operation; /* highest numbers */
 	} told;

@@ -120,6 +120,14 @@ void batch__note(struct batch *batch, const struct comm *comm, const struct note
 		launch__fill(&r->launch, note, NBP_LAUNCHED);
 }
 
+void batch__counts(struct batch *batch, const struct comm *comm)
+{
+	struct nbp_record *r = batch__add(batch, comm, NBP_KIND_COUNTS);
+
+	r->time_ns = now_ns();
+	counts__fill(&comm->counts, &comm->unseen, &r->counts);
+}
+
 void batch__finished(struct batch *batch, const struct comm *comm, const struct note *note,
 		     const struct timing_times *times, uint32_t n_operations)
 {

@@ -141,6 +141,7 @@ static void comm__announce(struct comm *comm, uint64_t now)
 	comm->announced_ns = now;
 	comm->announced_hash = hash;
 	comm->announced_gpu = gpu;
+	comm->counts.due = true;
 }
 
 static void note__told(struct comm *comm, const struct note *note)
@@ -159,7 +160,7 @@ static void comm__read(struct comm *comm)
 	struct note note;
 
 	/* Bounded, so that one busy communicator does not hold up the others. */
-	for (int i = 0; ring && i < RING_CELLS && ring__pop(ring, &note); i++) {
+	for (int i = 0; ring && i < 1 << RING_BITS && ring__pop(ring, &note); i++) {
 		serve.busy = true;
 		if (note.generation != (uint16_t)comm->live_generation)
 			continue; /* written while its slot went to another */
@@ -168,6 +169,7 @@ static void comm__read(struct comm *comm)
 		if (note.kind == NBP_KIND_OPERATION)
 			pending__count(comm, note.launch);
 		note__told(comm, &note);
+		counts__told(&comm->counts, &note);
 		batch__note(&serve.batch, comm, &note);
 	}
 }
@@ -193,6 +195,13 @@ static void comm__report_loss(struct comm *comm)
 	}
 }
 
+/* Behind the calls that it sums up. */
+static void comm__report_counts(struct comm *comm)
+{
+	if (comm->abi->version >= 5 && counts__changed(&comm->counts, &comm->unseen))
+		batch__counts(&serve.batch, comm);
+}
+
 /* After the last poll of its launches. */
 static void comm__wind_up(struct comm *comm, uint64_t now)
 {
@@ -212,8 +221,10 @@ static void comm__serve(struct comm *comm, uint64_t now)
 	if (!comm->ended)
 		comm__announce(comm, now);
 	comm__read(comm);
-	if (!comm->ended)
+	if (!comm->ended) {
+		comm__report_counts(comm);
 		comm__report_loss(comm);
+	}
 	comm__count(comm);
 	if (closing && !comm->closing_since_ns)
 		comm->closing_since_ns = now;

@@ -17,7 +17,7 @@
 
 #define ASLEEP_NS     (250 * NS_PER_MS)
 #define AWAKE_BUSY_NS (5 * NS_PER_MS)
-#define AWAKE_IDLE_NS (20 * NS_PER_MS)	  /* what a ring must hold, see RING_CELLS */
+#define AWAKE_IDLE_NS (20 * NS_PER_MS)	  /* what a ring must hold, see RING_BITS */
 #define UNUSED_NS     (2 * NS_PER_SECOND) /* without a communicator */
 #define STACK_BYTES   (256 * 1024)
 #define EXIT_WAIT_NS  (300 * NS_PER_MS)

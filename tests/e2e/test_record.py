@@ -68,7 +68,6 @@ def described(kind):
 def test_launches_with_all_that_is_known():
     job = Teller()
     recording = Recording(jobs=[job])
-    job.wait_heard()
     job.comm(0, name="DP Group 0", rank=3, gpu=2)
     job.one(0, ALLREDUCE, 1 << 20, 100000, 3)
     job.pair(0, 1000, 50000, peer=4)
@@ -129,7 +128,6 @@ def test_calls_of_a_job_without_the_plugin():
 def test_inspector_s_lines():
     job = Teller()
     recording = Recording("--format", "inspector", jobs=[job])
-    job.wait_heard()
     job.comm(0, name="DP Group 0")
     job.one(0, REDUCESCATTER, 1 << 20, 1000000, 2)
     job.pair(0, 1 << 20, 2000000)
@@ -163,7 +161,6 @@ def test_a_short_job_is_there_whole():
     """Ended before the next flush: nothing waits for anything of the job."""
     job = Teller()
     recording = Recording(jobs=[job])
-    job.wait_heard()
     job.comm(0)
     job.one(0, ALLREDUCE, 1 << 20, 10000, 50)
     job.stop()
@@ -213,7 +210,6 @@ def test_full_disk():
     nbt.defer(subprocess.run, ["umount", mounted])
     job = Teller()
     recording = Recording(output=mounted / "out", jobs=[job])
-    job.wait_heard()
     job.comm(0)
     job.one(0, ALLREDUCE, 1 << 20, 10000, 500)
     assert recording.wait() == 2
@@ -247,7 +243,6 @@ def test_reader_that_sleeps():
     nbt.defer(nbt.end, process)
     os.close(write)
     assert process.stderr.readline()
-    job.wait_heard()
     job.comm(0)
     job.one(0, ALLREDUCE, 1 << 20, 1000, 500)
     time.sleep(1.5)
@@ -275,7 +270,6 @@ def test_ends_while_launches_come():
 def test_killed_it_leaves_whole_lines():
     job = Teller()
     recording = Recording(jobs=[job])
-    job.wait_heard()
     job.comm(0)
     job.one(0, ALLREDUCE, 1 << 20, 10000, 100)
     recording.until(100)
@@ -315,7 +309,6 @@ def test_nvidia_s_own_reader():
     directory = nbt.tempdir()
     job = Teller()
     recording = Recording("--format", "inspector", jobs=[job], output=directory / "rank0.log")
-    job.wait_heard()
     shapes = {"nvlink-only": (8, 1), "hca-only": (4, 4), "mixed": (16, 2)}
     functions = {"AllReduce": ALLREDUCE, "AllGather": ALLGATHER, "ReduceScatter": REDUCESCATTER,
                  "Broadcast": BROADCAST}

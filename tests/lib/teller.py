@@ -38,9 +38,5 @@ class Teller(loader.Loader):
     def many(self, comm, function, count, n, ns):
         self.do(f"many {comm} {function} {count} {n} {ns}")
 
-    def wait_heard(self, seconds=5):
-        """A tracer has its probe on the hook."""
-        nbt.wait_for(lambda: self.semaphore() == 1, "a tracer at the hook", seconds, 0.005)
-
     find, find_base = plugged.Plugged.find, plugged.Plugged.find_base
-    address, semaphore = plugged.Plugged.address, plugged.Plugged.semaphore
+    address = plugged.Plugged.address

@@ -177,6 +177,29 @@ static int wait_records(int kind, uint64_t hash, int wanted, struct nbp_record *
 	return n;
 }
 
+/* The last sums told of are so many calls of the function, and come behind their records. */
+static bool wait_counts(uint64_t hash, int function, uint64_t calls, struct nbp_record *ret)
+{
+	for (int tries = 0; tries < 2000; tries++) {
+		bool found = false;
+
+		pthread_mutex_lock(&records_lock);
+		for (int i = 0; i < n_records; i++) {
+			if (records[i].kind == NBP_KIND_API && records[i].comm_hash == hash)
+				found = false;
+			if (records[i].kind != NBP_KIND_COUNTS || records[i].comm_hash != hash)
+				continue;
+			*ret = records[i];
+			found = ret->counts.function[function].calls == calls;
+		}
+		pthread_mutex_unlock(&records_lock);
+		if (found)
+			return true;
+		ms_sleep(2);
+	}
+	return false;
+}
+
 /* Launches of a communicator that finished. */
 static int count_finished(uint64_t hash, struct nbp_record *last)
 {

@@ -341,7 +341,7 @@ TEST(the_numbering_is_told_to_who_comes_late)
 {
 	int mask;
 	void *context = awake_comm(5, &mask, 0x4050, NULL);
-	struct nbp_record comm, api, operation;
+	struct nbp_record comm, api, operation, counts;
 
 	for (int i = 0; i < 50; i++)
 		one_collective(5, context, NULL, i, 0, NULL);
@@ -353,16 +353,19 @@ TEST(the_numbering_is_told_to_who_comes_late)
 	CHECK_INT(comm.comm.api_number, 50);
 	CHECK_INT(comm.comm.launch, 50);
 	CHECK_INT(comm.comm.operation, 50);
+	CHECK(wait_counts(0x4050, NBP_ALLREDUCE, 50, &counts));
 	one_collective(5, context, NULL, 50, 0, NULL);
 	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x4050, 1, &operation), 1);
 	CHECK_INT(wait_records(NBP_KIND_API, 0x4050, 1, &api), 1);
 	CHECK_INT(operation.operation.operation, 51);
 	CHECK_INT(operation.operation.launch, 51);
 	CHECK_INT(api.api.api_number, 51);
+	CHECK(wait_counts(0x4050, NBP_ALLREDUCE, 51, &counts));
 	/* and to a second one, of which the plugin cannot know */
 	forget_records();
 	CHECK(wait_records(NBP_KIND_COMM, 0x4050, 1, &comm) >= 1);
 	CHECK_INT(comm.comm.operation, 51);
+	CHECK(wait_counts(0x4050, NBP_ALLREDUCE, 51, &counts));
 	tables[5]->finalize(context);
 	to_sleep();
 }
@@ -602,6 +605,7 @@ TEST(what_finds_no_place_is_counted)
 	void *context = awake_comm(6, &mask, 0x5200, NULL);
 	uint64_t full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION), received = 0,
 		 told = 0;
+	struct nbp_record counts = {0};
 	const int n = 300000;
 
 	for (int i = 0; i < n; i++)
@@ -611,10 +615,14 @@ TEST(what_finds_no_place_is_counted)
 		ms_sleep(10);
 		received = count_records(NBP_KIND_API, 0x5200, NULL);
 	}
+	CHECK(wait_counts(0x5200, NBP_ALLREDUCE, n, &counts));
 	CHECK_INT(received + full, n);
 	for (int i = count_records(NBP_KIND_LOSS, 0x5200, NULL) - 1; i >= 0; i--)
 		told += nth_record(NBP_KIND_LOSS, 0x5200, i).loss.count;
 	CHECK_INT(told, full);
+	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].calls, n);
+	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].bytes, 4 * n);
+	CHECK_INT(counts.counts.unseen, full);
 	printf("     %d of %d found no place\n", (int)full, n);
 	tables[6]->finalize(context);
 	to_sleep();
@@ -775,6 +783,32 @@ TEST(many_communicators)
 	}
 	CHECK_INT(n, 600);
 	CHECK_INT(wait_records(NBP_KIND_END, 0x9000, 3, NULL), 3);
+	to_sleep();
+}
+
+TEST(a_thousand_at_once)
+{
+	static void *contexts[1000];
+	int mask;
+
+	raise_semaphore(1);
+	for (int i = 0; i < 1000; i++)
+		contexts[i] = init(6, &mask, 0xa000 + i, NULL);
+	CHECK(wait_mask(&mask, MASK_V6) >= 0);
+	ms_sleep(100);
+	forget_records();
+	/* later ones have smaller rings, which go round in their turn */
+	for (int round = 0; round < 30; round++) {
+		for (int k = 0; k < 100; k++) {
+			start(6, contexts[0], coll_api("AllReduce", 1, NULL, 0));
+			start(6, contexts[999], coll_api("AllReduce", 1, NULL, 0));
+		}
+		ms_sleep(10);
+	}
+	CHECK_INT(wait_records(NBP_KIND_API, 0xa000, 3000, NULL), 3000);
+	CHECK_INT(wait_records(NBP_KIND_API, 0xa000 + 999, 3000, NULL), 3000);
+	for (int i = 0; i < 1000; i++)
+		tables[6]->finalize(contexts[i]);
 	to_sleep();
 }
 

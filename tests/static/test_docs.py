@@ -169,12 +169,17 @@ def test_plugin_loss_and_timing_reasons():
     text = source("src/timing_form.c")
     names = re.search(r"timing_lost__name\(.*?\n}", text, re.S)[0]
     real = [name for name in re.findall(r'\] = "(\w+)"', names)
-            if not name.startswith("plugin_timing_")]
+            if not name.startswith(("plugin_timing_", "plugin_timer_"))]
     same([name for row in table("plugin's loss") for name in quoted(row[0])], real, "README")
     names = re.search(r"timing_invalid__name\(.*?\n}", text, re.S)[0]
     real = re.findall(r'"(\w+)"', names)
     real.remove("unknown")
     same([quoted(row[0])[0] for row in table("timing refused")], real, "README")
+
+
+def test_omission_reasons():
+    names = re.search(r"inspector_omitted__name\(.*?\n}", source("src/inspector_file.c"), re.S)[0]
+    same([quoted(row[0])[0] for row in table("why")], re.findall(r'\] = "(\w+)"', names), "README")
 
 
 def test_identities():
@@ -191,7 +196,8 @@ def test_operations():
 
 def test_limits():
     defined = {}
-    for path in [*nbt.ROOT.glob("include/*.h"), *nbt.ROOT.glob("src/*.[ch]")]:
+    for path in [*nbt.ROOT.glob("include/*.h"), *nbt.ROOT.glob("src/*.[ch]"),
+                 *nbt.ROOT.glob("src/plugin/*.[ch]")]:
         defined.update(re.findall(r"#define (\w+)\s+(\d+)\b", path.read_text()))
     rows = table("limit")
     assert len(rows) > 10

@@ -84,6 +84,9 @@ TEST(order_is_by_bus_id)
 	CHECK(!gpu_table__by_uuid(table, ""));
 	CHECK(!gpu_table__at(table, 2));
 	CHECK(!gpu_table__by_bus_id(table, 0x9b001));
+	CHECK(gpu_table__by_uuid(table, UUID_B) == gpu);
+	CHECK(!gpu_table__by_uuid(table, "GPU-80ded6bd"));
+	CHECK(!gpu_table__by_uuid(table, ""));
 	gpu_table__free(table);
 	root_free();
 }
