@@ -31,11 +31,14 @@ struct {
 	__uint(max_entries, 1);
 } foreign_processes SEC(".maps");
 
-/* A thread's last start, until it is known what came of it: whoever takes handle_at tells of it. */
+/*
+ * A thread's last start, until it is known what came of it: whoever takes handle_at tells of it. A
+ * thread can begin its next start while another still tells of the last: so there are two records.
+ */
 struct thread {
-	__u64 handle_at; /* 0: nothing waits */
-	__u64 version;	 /* of the record: a thread may begin its next while another tells of it */
-	struct nb_foreign_record record;
+	volatile __u64 handle_at; /* of the last record; 0: nothing waits */
+	volatile __u64 version;	  /* records begun; the last is record[version % 2] */
+	struct nb_foreign_record record[2];
 };
 
 struct {
@@ -88,7 +91,6 @@ static __always_inline void record__begin(struct nb_foreign_record *r, __u64 id,
 	r->context = r->handle = r->parent = r->timer_ns = 0;
 }
 
-/* Of a START: at most one is told of twice or not at all, and that one is counted. */
 static __always_inline void thread__tell_start(struct nb_foreign_process *process,
 					       struct thread *thread, __u64 version, __u64 handle)
 {
@@ -98,12 +100,12 @@ static __always_inline void thread__tell_start(struct nb_foreign_process *proces
 		process__lose(process);
 		return;
 	}
-	__builtin_memcpy(r, &thread->record, sizeof(*r));
+	__builtin_memcpy(r, &thread->record[version & 1], sizeof(*r));
 	r->size = sizeof(*r);
 	r->timer_ns = bpf_ktime_get_ns();
 	/* what the handle meant meanwhile may be lost */
 	r->handle = r->lost == process->lost ? handle : 0;
-	if (thread->version != version) {
+	if (thread->version - version > 1) { /* begun anew while we read */
 		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
 		process__lose(process);
 		return;
@@ -115,17 +117,18 @@ static __always_inline void thread__tell_start(struct nb_foreign_process *proces
 static __always_inline void thread__settle(struct nb_foreign_process *process,
 					   struct thread *thread)
 {
-	__u64 version = thread->version, handle = 0;
 	__u64 at = __sync_lock_test_and_set(&thread->handle_at, 0);
+	__u64 version = thread->version, handle = 0;
+	struct nb_foreign_record *r = &thread->record[version & 1];
 
 	if (!at)
 		return;
 	bpf_probe_read_user(&handle, sizeof(handle), (void *)at);
-	if (thread->record.callback == NB_FOREIGN_START) {
+	if (r->callback == NB_FOREIGN_START) {
 		thread__tell_start(process, thread, version, handle);
 	} else if (handle) {
-		thread->record.handle = handle;
-		record__send(process, &thread->record, NB_FOREIGN_SHORT);
+		r->handle = handle;
+		record__send(process, r, NB_FOREIGN_SHORT);
 	}
 }
 
@@ -142,9 +145,9 @@ static __always_inline void process__settle_parent(struct nb_foreign_process *pr
 		if (!id)
 			continue;
 		thread = bpf_map_lookup_elem(&foreign_threads, &id);
-		version = thread ? thread->version : 0;
 		at = thread ? thread->handle_at : 0;
-		if (!at || thread->record.callback != NB_FOREIGN_START) {
+		version = thread ? thread->version : 0; /* after it, for it is written before */
+		if (!at || thread->record[version & 1].callback != NB_FOREIGN_START) {
 			process->pending[i] = 0;
 			continue;
 		}
@@ -164,6 +167,14 @@ static __noinline struct thread *thread__get(__u64 id)
 		return thread;
 	bpf_map_update_elem(&foreign_threads, &id, &no_thread, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&foreign_threads, &id);
+}
+
+static __always_inline struct nb_foreign_record *thread__begin(struct thread *thread)
+{
+	__u64 version = thread->version + 1;
+
+	thread->version = version;
+	return &thread->record[version & 1];
 }
 
 /* The contexts that init() has given since: NCCL passes the same address until it has one. */
@@ -229,7 +240,7 @@ static __always_inline void on_start(struct nb_foreign_process *process, struct 
 				     struct pt_regs *ctx, __u64 id)
 {
 	const char *descriptor = (const char *)PT_REGS_PARM3(ctx);
-	struct nb_foreign_record *r = &thread->record;
+	struct nb_foreign_record *r;
 	__u32 abi = process->abi;
 	__u64 type, parent = 0;
 
@@ -244,7 +255,7 @@ static __always_inline void on_start(struct nb_foreign_process *process, struct 
 		if (parent)
 			process__settle_parent(process, parent);
 	}
-	__sync_fetch_and_add(&thread->version, 1);
+	r = thread__begin(thread);
 	record__begin(r, id, process, NB_FOREIGN_START);
 	r->type = type;
 	r->context = PT_REGS_PARM1(ctx);
@@ -316,7 +327,7 @@ static __always_inline void on_init(struct nb_foreign_process *process, struct t
 				    struct pt_regs *ctx, __u64 id)
 {
 	__u64 second = PT_REGS_PARM2(ctx), third = PT_REGS_PARM3(ctx), fourth = PT_REGS_PARM4(ctx);
-	struct nb_foreign_record *r = &thread->record;
+	struct nb_foreign_record *r;
 	const char *name;
 	__u32 slot;
 
@@ -326,7 +337,7 @@ static __always_inline void on_init(struct nb_foreign_process *process, struct t
 	barrier_var(fourth);
 	if (process->abi < 4)
 		return;
-	__sync_fetch_and_add(&thread->version, 1);
+	r = thread__begin(thread);
 	record__begin(r, id, process, NB_FOREIGN_INIT);
 	r->rank = init__rank(ctx);
 	r->init.n_nodes = (__s32)PT_REGS_PARM5(ctx);
