@@ -76,7 +76,7 @@ static void followed__take_until(struct followed *f, uint64_t time_ns)
 
 static void followed__add(struct followed *f, const struct event *event)
 {
-	if (f->order.n == MAX_EVENTS) { /* in order or not */
+	if (f->order.n == FOREIGN_MAX_EVENTS) { /* in order or not */
 		followed__take(f, order__first(&f->order));
 		order__drop_first(&f->order);
 	}

@@ -52,7 +52,7 @@ static struct caller *followed__need_caller(struct followed *f, uint32_t tid)
 
 	if (caller)
 		return caller;
-	if (HASH_COUNT(f->callers) == MAX_CALLERS) { /* the oldest makes room */
+	if (HASH_COUNT(f->callers) == FOREIGN_MAX_CALLERS) { /* the oldest makes room */
 		caller = f->callers;
 		HASH_DEL(f->callers, caller);
 		free(caller);
@@ -167,7 +167,7 @@ static struct foreign_comm *followed__need_comm(struct followed *f, uint64_t con
 
 	if (comm)
 		return comm;
-	if (HASH_COUNT(f->comms) == MAX_COMMS)
+	if (HASH_COUNT(f->comms) == FOREIGN_MAX_COMMS)
 		return NULL;
 	comm = calloc(1, sizeof(*comm));
 	if (!comm)

@@ -10,11 +10,11 @@
 #include "plugin/abi.h"
 
 /* What one process can grow. */
-#define MAX_EVENTS   32768 /* that wait to be put in order: 9 MB at most */
-#define MAX_COMMS    1024
-#define MAX_TASKS    16384
-#define MAX_CHANNELS 65536
-#define MAX_CALLERS  1024
+#define FOREIGN_MAX_EVENTS   32768 /* that wait to be put in order: 9 MB at most */
+#define FOREIGN_MAX_COMMS    1024
+#define FOREIGN_MAX_TASKS    16384
+#define FOREIGN_MAX_CHANNELS 65536
+#define FOREIGN_MAX_CALLERS  1024
 
 #define TASK_CHANNELS 64
 

@@ -190,7 +190,7 @@ static struct foreign_task *followed__add_task(struct followed *f, const struct 
 {
 	struct foreign_task *task;
 
-	if (f->n_tasks == MAX_TASKS)
+	if (f->n_tasks == FOREIGN_MAX_TASKS)
 		task__close(f, f->tasks); /* the oldest makes room */
 	task = malloc(sizeof(*task));
 	if (!task)
@@ -303,7 +303,8 @@ void followed__channel(struct followed *f, const struct nb_foreign_record *recor
 			followed__lose(f, FOREIGN_LOST_ORPHAN);
 		return;
 	}
-	if (HASH_COUNT(f->channels) == MAX_CHANNELS || !(channel = calloc(1, sizeof(*channel)))) {
+	if (HASH_COUNT(f->channels) == FOREIGN_MAX_CHANNELS ||
+	    !(channel = calloc(1, sizeof(*channel)))) {
 		followed__lose(f, FOREIGN_LOST_NO_ROOM);
 		return;
 	}

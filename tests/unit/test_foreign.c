@@ -392,11 +392,11 @@ TEST(a_process_may_have_so_much)
 {
 	struct foreign *f = new_foreign(22809);
 
-	for (uint64_t i = 0; i < MAX_COMMS + 100; i++)
+	for (uint64_t i = 0; i < FOREIGN_MAX_COMMS + 100; i++)
 		give(f, a_task(5, 1, BEGIN_NS + i, i, 0x1000 + i * 16, 3, 1, 2));
 	foreign__settle(f, BEGIN_NS + 400 * MS);
 	CHECK_INT(foreign__lost(f, FOREIGN_LOST_NO_ROOM), 100);
-	for (uint64_t i = 0; i < 2 * MAX_TASKS; i++) {
+	for (uint64_t i = 0; i < 2 * FOREIGN_MAX_TASKS; i++) {
 		uint64_t handle = 0x100000 + i * 128, at_ns = BEGIN_NS + 500 * MS + i * 1000;
 
 		give(f, a_task(5, 1, at_ns, 1, handle, 3, 1, 64));
@@ -409,9 +409,9 @@ TEST(a_process_may_have_so_much)
 		}
 	}
 	foreign__settle(f, BEGIN_NS + 1000 * MS);
-	CHECK(f->all->n_tasks <= MAX_TASKS);
-	CHECK(HASH_COUNT(f->all->channels) <= MAX_CHANNELS);
-	CHECK_INT(HASH_COUNT(f->all->callers), MAX_CALLERS);
+	CHECK(f->all->n_tasks <= FOREIGN_MAX_TASKS);
+	CHECK(HASH_COUNT(f->all->channels) <= FOREIGN_MAX_CHANNELS);
+	CHECK_INT(HASH_COUNT(f->all->callers), FOREIGN_MAX_CALLERS);
 	foreign__free(f);
 }
 
