@@ -56,7 +56,7 @@ static void walk__offer(struct walk *walk, int version, const Elf64_Sym *symbol)
 
 static int walk__visit(void *ctx, const char *name, const Elf64_Sym *symbol)
 {
-	char wanted[sizeof(SYMBOL) + 2];
+	char wanted[sizeof(SYMBOL) + 11];
 
 	for (int version = 1; version <= FOREIGN_LAST; version++) {
 		snprintf(wanted, sizeof(wanted), SYMBOL "%d", version);
@@ -76,7 +76,7 @@ static int walk__all(struct walk *walk)
 
 static int walk__look_up(struct walk *walk)
 {
-	char name[sizeof(SYMBOL) + 2];
+	char name[sizeof(SYMBOL) + 11];
 	Elf64_Sym symbol;
 	int err;
 
