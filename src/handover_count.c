@@ -131,8 +131,8 @@ void operation__settle_missing(struct handover_operation *op, uint64_t before_ns
 		uint64_t probed = waiting__give_up(&op->waiting, m.until_ns, m.sum.calls);
 
 		if (m.counts) {
-			op->settled.calls += m.sum.calls - probed;
-			op->settled.bytes += m.sum.bytes - m.sum.bytes / m.sum.calls * probed;
+			op->unprobed += m.sum.calls - probed;
+			op->unprobed_bytes += m.sum.bytes - m.sum.bytes / m.sum.calls * probed;
 		}
 		memmove(op->missing, op->missing + 1, sizeof(op->missing) - sizeof(m));
 		op->missing[MAX_MISSING - 1] = (struct missing){0};
