@@ -231,9 +231,10 @@ struct nbp_loss_record {
 
 struct nbp_record {
 	__u16 kind;
-	__u16 size;	 /* of this record */
-	__u32 tid;	 /* 0: the plugin's own thread */
-	__u64 time_ns;	 /* host CLOCK_MONOTONIC of the callback */
+	__u16 size;    /* of this record */
+	__u32 tid;     /* 0: the plugin's own thread */
+	__u64 time_ns; /* host CLOCK_MONOTONIC of the callback; operation: of its launch's, if known
+			*/
 	__u64 comm_hash; /* 0: not known, or the record is of the whole process */
 	__s32 rank;	 /* NBP_NO_RANK: not known */
 	__s32 n_ranks;	 /* 0: not known */

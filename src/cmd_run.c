@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "commands.h"
+#include "inspector_file.h"
 #include "logline.h"
 #include "screen.h"
 #include "textfile.h"
@@ -17,7 +18,9 @@ struct run {
 	struct tracer *tracer;
 	const char *dir; /* of the textfile, NULL: none */
 	struct textfile *textfile;
-	struct screen *screen; /* one of the two */
+	struct inspector_files *inspector;
+	struct textfile_count omitted[INSPECTOR_OMITTED_MAX]; /* of those */
+	struct screen *screen;				      /* one of the two */
 	struct logline *logline;
 	struct loop_source *interval, *redraw, *end;
 	int last_write_err;
@@ -31,7 +34,15 @@ static void run__write_textfile(struct run *run)
 
 	if (!run->textfile)
 		return;
+	for (int i = 0; i < INSPECTOR_OMITTED_MAX; i++)
+		run->omitted[i] = (struct textfile_count){
+			.reason = inspector_omitted__name(i),
+			.count = inspector_files__omitted(run->inspector, i),
+		};
+	textfile__set_omitted(run->textfile, run->omitted, INSPECTOR_OMITTED_MAX);
 	err = textfile__write(run->textfile, run->tracer);
+	if (err != -EBUSY) /* another agent's directory now */
+		err = inspector_files__write(run->inspector, run->tracer) ?: err;
 	if (err == run->last_write_err)
 		return;
 	run->last_write_err = err;
@@ -117,6 +128,8 @@ static int run__open_textfile(struct run *run)
 	if (err)
 		return err;
 	err = textfile__listen(run->textfile, run->tracer);
+	err = err ?: inspector_files__new(&run->inspector, run->dir, run->options->cluster);
+	err = err ?: inspector_files__listen(run->inspector, run->tracer);
 	if (err)
 		fprintf(stderr, "nccl-bpftrace: no memory for GPU times\n");
 	else if (textfile__warning(run->textfile))
@@ -173,6 +186,7 @@ static void run__close(struct run *run)
 	screen__free(run->screen);
 	logline__free(run->logline);
 	tracer__free(run->tracer);
+	inspector_files__free(run->inspector);
 	textfile__free(run->textfile);
 	loop__free(run->loop);
 }

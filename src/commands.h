@@ -11,6 +11,7 @@
 int cmd_run(const struct options *options);
 int cmd_ps(const struct options *options);
 int cmd_check(const struct options *options);
+int cmd_record(const struct options *options);
 int cmd_plugin(const struct options *options);
 
 /* What run and ps have in common: the tracer's options, and one line when it cannot start. */

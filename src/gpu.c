@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* The file has about 400 bytes; what lies past this is not looked at. */
@@ -239,8 +240,8 @@ const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bu
 
 const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid)
 {
-	for (size_t i = 0; uuid[0] && i < table->count; i++)
-		if (!strcmp(table->gpus[i].uuid, uuid))
+	for (size_t i = 0; i < table->count; i++)
+		if (table->gpus[i].uuid[0] && !strcasecmp(table->gpus[i].uuid, uuid))
 			return &table->gpus[i];
 	return NULL;
 }

@@ -42,7 +42,7 @@ const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index);
 /* By ncclComm's busId; NULL when the node has no such GPU. */
 const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id);
 
-/* By the text of its UUID; NULL when the node has no such GPU, and for "". */
+/* By the text of its UUID, in either case; NULL when the node has no such GPU, and for "". */
 const struct gpu *gpu_table__by_uuid(const struct gpu_table *table, const char *uuid);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define UNIT 1024
 
@@ -199,4 +201,22 @@ const char *inspector__algo_proto(const struct timing_operation *operation, char
 	snprintf(buf, size, "%s_%s", algorithm[0] ? algorithm : "unknown",
 		 protocol[0] ? protocol : "unknown");
 	return buf;
+}
+
+/* The first of a name holds, as with getenv(). Its last byte may be cut off, but is no NUL then. */
+static bool environment__is_on(const char *text, size_t len, const char *name)
+{
+	const char *end = text + len, *stop;
+	size_t name_len = strlen(name);
+
+	for (; text < end && (stop = memchr(text, 0, end - text)); text = stop + 1)
+		if (!strncmp(text, name, name_len) && text[name_len] == '=')
+			return atoi(text + name_len + 1) != 0;
+	return false;
+}
+
+bool inspector__writes_files(const char *environment, size_t len)
+{
+	return environment__is_on(environment, len, "NCCL_INSPECTOR_ENABLE") &&
+	       environment__is_on(environment, len, "NCCL_INSPECTOR_PROM_DUMP");
 }

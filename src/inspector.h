@@ -73,6 +73,13 @@ const char *inspector_function__name(enum inspector_function function);
 uint64_t inspector__size_floor(uint64_t bytes);
 const char *inspector__size_text(uint64_t bytes, char *buf, size_t size);
 
+/*
+ * Whether a process with this environment (the text of /proc/PID/environ) has Inspector write its
+ * Prometheus files: NCCL_INSPECTOR_ENABLE and NCCL_INSPECTOR_PROM_DUMP are numbers other than 0.
+ * One that has them from NCCL's configuration file cannot be told.
+ */
+bool inspector__writes_files(const char *environment, size_t len);
+
 /* "RING_LL128"; what is not known is "unknown": "RING_unknown". */
 const char *inspector__algo_proto(const struct timing_operation *operation, char *buf, size_t size);
 

@@ -72,9 +72,6 @@ static bool uuid__bare(const char *uuid, char ret[40])
 	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 	size_t i;
 
-	if (strncmp(uuid, "GPU-", 4) && strncmp(uuid, "MIG-", 4))
-		return false;
-	uuid += 4;
 	for (i = 0; form[i]; i++) {
 		unsigned char c = tolower((unsigned char)uuid[i]);
 
@@ -83,7 +80,42 @@ static bool uuid__bare(const char *uuid, char ret[40])
 		ret[i] = c;
 	}
 	ret[i] = 0;
-	return !uuid[i];
+	return true;
+}
+
+size_t inspector__file_name_length(const char *text)
+{
+	static const char prefix[] = INSPECTOR_FILE_PREFIX, suffix[] = ".prom";
+	size_t before = sizeof(prefix) - 1, after = sizeof(suffix) - 1;
+	char bare[40];
+
+	if (strncmp(text, prefix, before) || !uuid__bare(text + before, bare) ||
+	    strncmp(text + before + strlen(bare), suffix, after))
+		return 0;
+	return before + strlen(bare) + after;
+}
+
+/* "GPU-..." or "MIG-..." as the driver writes it, or in capitals. */
+static bool uuid__strip(const char *uuid, char ret[40])
+{
+	if (strncmp(uuid, "GPU-", 4) && strncmp(uuid, "MIG-", 4))
+		return false;
+	return uuid__bare(uuid + 4, ret) && !uuid[4 + strlen(ret)];
+}
+
+static struct inspector_gpu *gpus__find_bare(struct inspector_gpus *gpus, const char *bare)
+{
+	for (unsigned int i = 0; i < gpus->n; i++)
+		if (!strcmp(gpus->gpus[i]->uuid, bare))
+			return gpus->gpus[i];
+	return NULL;
+}
+
+struct inspector_gpu *inspector_gpus__find(struct inspector_gpus *gpus, const char *uuid)
+{
+	char bare[40];
+
+	return uuid__strip(uuid, bare) ? gpus__find_bare(gpus, bare) : NULL;
 }
 
 struct inspector_gpu *inspector_gpus__get(struct inspector_gpus *gpus, const char *uuid,
@@ -92,13 +124,11 @@ struct inspector_gpu *inspector_gpus__get(struct inspector_gpus *gpus, const cha
 	struct inspector_gpu *gpu;
 	char bare[40];
 
-	if (!uuid__bare(uuid, bare))
+	if (!uuid__strip(uuid, bare))
 		return NULL;
-	for (unsigned int i = 0; i < gpus->n; i++)
-		if (!strcmp(gpus->gpus[i]->uuid, bare))
-			return gpus->gpus[i];
-	if (gpus->n == INSPECTOR_MAX_GPUS)
-		return NULL;
+	gpu = gpus__find_bare(gpus, bare);
+	if (gpu || gpus->n == INSPECTOR_MAX_GPUS)
+		return gpu;
 	gpu = calloc(1, sizeof(*gpu));
 	if (!gpu)
 		return NULL;
@@ -176,6 +206,11 @@ bool inspector_gpu__add(struct inspector_gpu *gpu, const struct inspector_operat
 		bucket->bus_log_gbs += log(op->bus_gbs);
 	}
 	return true;
+}
+
+void inspector_gpu__drop(struct inspector_gpu *gpu)
+{
+	buckets__clear(gpu);
 }
 
 bool inspector_gpu__is_idle(const struct inspector_gpu *gpu)

@@ -24,6 +24,8 @@
 /* Inspector's profiler interface and the minor version of its text, as NCCL 2.30 has them. */
 #define INSPECTOR_PROM_VERSION "v5.1"
 
+#define INSPECTOR_FILE_PREFIX "nccl_inspector_metrics_"
+
 /* What a process adds to its operations' labels; "" or NULL: not known. */
 struct inspector_owner {
 	uint32_t tgid;
@@ -57,6 +59,7 @@ void inspector_gpus__free(struct inspector_gpus *gpus); /* what is in it */
  */
 struct inspector_gpu *inspector_gpus__get(struct inspector_gpus *gpus, const char *uuid,
 					  const struct gpu *gpu);
+struct inspector_gpu *inspector_gpus__find(struct inspector_gpus *gpus, const char *uuid);
 void inspector_gpus__remove(struct inspector_gpus *gpus, struct inspector_gpu *gpu);
 
 /* Takes an operation into its bucket; false: there is none for it and no room for one more. */
@@ -66,6 +69,10 @@ bool inspector_gpu__add(struct inspector_gpu *gpu, const struct inspector_operat
 /* The window's lines are put to prom, which was reset; the buckets are empty then. 0 or -ENOMEM. */
 int inspector_gpu__text(const struct inspector_gpus *gpus, struct inspector_gpu *gpu,
 			struct prom *prom);
+void inspector_gpu__drop(struct inspector_gpu *gpu);	      /* the window's */
 bool inspector_gpu__is_idle(const struct inspector_gpu *gpu); /* nothing in this window */
+
+/* The length of a file's name at the beginning of text, or 0. */
+size_t inspector__file_name_length(const char *text);
 
 #endif

@@ -15,6 +15,8 @@ const struct command_row command_rows[COMMAND_MAX] = {
 	[COMMAND_PS] = {"ps", "list NCCL processes, their communicators and ranks, once", cmd_ps},
 	[COMMAND_CHECK] = {"check", "say whether this host can be traced, and what to mend if not",
 			   cmd_check},
+	[COMMAND_RECORD] = {"record", "write every operation to a file, until a signal",
+			    cmd_record},
 	[COMMAND_PLUGIN] = {"plugin", "the plugin that times on GPUs, for every job of this node",
 			    cmd_plugin, "enable disable status"},
 };

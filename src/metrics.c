@@ -59,6 +59,13 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.labels = LABELS(JOB),
 		.capped = true,
 	},
+	[METRIC_INSPECTOR_OMITTED] = {
+		.name = "nccl_bpftrace_inspector_omitted_total",
+		.type = "counter",
+		.help = "Operations, and launches of several, that are in no "
+			"nccl_inspector_metrics file, by reason.",
+		.labels = LABELS("reason"),
+	},
 	[METRIC_SERIES_SUPPRESSED] = {
 		.name = "nccl_bpftrace_series_suppressed_total",
 		.type = "counter",

@@ -95,6 +95,21 @@ static int parse_action(struct options *options, const char *word)
 	return 0;
 }
 
+/* What a command cannot do without. */
+static int check_whole(const struct options *options, const struct command_row *command)
+{
+	if (command->actions && !options->action) {
+		fprintf(stderr, "nccl-bpftrace: %s needs one of: %s\n", command->name,
+			command->actions);
+		return -EINVAL;
+	}
+	if (options->command == COMMAND_RECORD && !options->output) {
+		fprintf(stderr, "nccl-bpftrace: record needs a file: -o FILE\n");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int parse_line(struct options *options, int argc, char **argv, int at)
 {
 	const struct command_row *command = &command_rows[options->command];
@@ -107,10 +122,7 @@ static int parse_line(struct options *options, int argc, char **argv, int at)
 		if (err)
 			return err;
 	}
-	if (!command->actions || options->action || options->help || options->version)
-		return 0;
-	fprintf(stderr, "nccl-bpftrace: %s needs one of: %s\n", command->name, command->actions);
-	return -EINVAL;
+	return options->help || options->version ? 0 : check_whole(options, command);
 }
 
 static int parse_setting(void *ctx, const char *key, const char *value, const char **ret_why)

@@ -13,14 +13,25 @@
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_CANNOT_TRACE = 3 };
 
-enum command_id { COMMAND_RUN, COMMAND_PS, COMMAND_CHECK, COMMAND_PLUGIN, COMMAND_MAX };
+enum command_id {
+	COMMAND_RUN,
+	COMMAND_PS,
+	COMMAND_CHECK,
+	COMMAND_RECORD,
+	COMMAND_PLUGIN,
+	COMMAND_MAX
+};
+
+enum record_format { RECORD_JSONL, RECORD_INSPECTOR };
 
 struct options {
 	enum command_id command;
 	const char *action;	  /* of a command that has some: one of its row's */
 	const char *textfile_dir; /* NULL: the default, when it exists */
 	const char *cgroup, *cluster, *config;
-	const char *conf, *plugin;	 /* NULL: NCCL's own file; this program's own plugin */
+	const char *conf, *plugin; /* NULL: NCCL's own file; this program's own plugin */
+	const char *output;	   /* "-": standard output */
+	enum record_format format;
 	uint64_t interval_s, duration_s; /* duration 0: until a signal */
 	uint64_t max_series, ring_bytes;
 	uint64_t gpu_budget_ppm; /* of wall time */

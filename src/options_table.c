@@ -10,7 +10,8 @@
 #include "options_private.h"
 #include "util.h"
 
-#define EVERY	    (BIT(RUN) | BIT(PS) | BIT(CHECK) | BIT(PLUGIN))
+#define EVERY	    (BIT(RUN) | BIT(PS) | BIT(CHECK) | BIT(RECORD) | BIT(PLUGIN))
+#define TRACING	    (BIT(RUN) | BIT(RECORD))
 #define FIELD(name) offsetof(struct options, name)
 
 static void *field(struct options *options, const struct option_row *row)
@@ -110,6 +111,17 @@ static int parse_method(struct options *options, const char *value, const struct
 			       value);
 }
 
+static int parse_format(struct options *options, const char *value, const struct option_row *row)
+{
+	bool ours = !strcmp(value, "jsonl");
+
+	if (!ours && strcmp(value, "inspector"))
+		return options__refuse(options, "--%s: '%s' is neither jsonl nor inspector",
+				       row->name, value);
+	options->format = ours ? RECORD_JSONL : RECORD_INSPECTOR;
+	return 0;
+}
+
 static int parse_size(struct options *options, const char *value, const struct option_row *row)
 {
 	size_t digits = strspn(value, "0123456789");
@@ -173,12 +185,17 @@ const struct option_row option_rows[] = {
 	 parse_text, .offset = FIELD(textfile_dir)},
 	{"interval", 0, "SEC", BIT(RUN), "seconds between two textfiles or log lines (15)",
 	 parse_number, 1, 86400, FIELD(interval_s)},
-	{"duration", 0, "SEC", BIT(RUN),
+	{"output", 'o', "FILE", BIT(RECORD), "the new file to record to; - is standard output",
+	 parse_text, .offset = FIELD(output)},
+	{"format", 0, "FORMAT", BIT(RECORD),
+	 "jsonl (the default), all that is known; inspector, NVIDIA Inspector's JSON lines",
+	 parse_format, 0, 0, 0},
+	{"duration", 0, "SEC", TRACING,
 	 "end after so many seconds (default: until SIGINT or SIGTERM)", parse_number, 1, 31536000,
 	 FIELD(duration_s)},
-	{"pid", 0, "PID", BIT(RUN) | BIT(PS), "only this process; can be given more than once",
+	{"pid", 0, "PID", TRACING | BIT(PS), "only this process; can be given more than once",
 	 parse_pid, 1, 4194304, 0},
-	{"cgroup", 0, "PATH", BIT(RUN) | BIT(PS),
+	{"cgroup", 0, "PATH", TRACING | BIT(PS),
 	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_cgroup,
 	 .offset = FIELD(cgroup)},
 	{"no-ui", 0, NULL, BIT(RUN), "log lines, even on a terminal", parse_flag,
@@ -188,18 +205,18 @@ const struct option_row option_rows[] = {
 	 .offset = FIELD(cluster)},
 	{"max-series", 0, "N", BIT(RUN), "at most so many series of jobs in the textfile (5000)",
 	 parse_number, 1, 1000000, FIELD(max_series)},
-	{"ring-size", 0, "SIZE", BIT(RUN), "ring buffer for records, 4K to 1024M (4M)", parse_size,
+	{"ring-size", 0, "SIZE", TRACING, "ring buffer for records, 4K to 1024M (4M)", parse_size,
 	 4096, 1ULL << 30, FIELD(ring_bytes)},
-	{"attach", 0, "METHOD", BIT(RUN),
+	{"attach", 0, "METHOD", TRACING,
 	 "auto (the default), multi (uprobe_multi, Linux 6.6) or perf (perf events)", parse_method,
 	 0, 0, 0},
-	{"fuse", 0, NULL, BIT(RUN),
+	{"fuse", 0, NULL, TRACING,
 	 "probe files on FUSE mounts too: one that hangs can then stop every fork here", parse_flag,
 	 .offset = FIELD(fuse)},
-	{"gpu-timing-budget", 0, "PCT", BIT(RUN),
+	{"gpu-timing-budget", 0, "PCT", TRACING,
 	 "percent of wall time that timing launches may cost a GPU; 0: none, 100: time every one (1)",
 	 parse_percent, 0, 1000000, FIELD(gpu_budget_ppm)},
-	{"kernel-timer", 0, NULL, BIT(RUN),
+	{"kernel-timer", 0, NULL, TRACING,
 	 "also NCCL's own timer on the GPU, for graph replays: costs small operations up to twice",
 	 parse_flag, .offset = FIELD(kernel_timer)},
 	{"config", 0, "FILE", BIT(RUN),

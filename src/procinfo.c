@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "helper.h"
+#include "inspector.h"
 #include "util.h"
 
 #define MAX_CGROUP  8192
@@ -57,6 +58,7 @@ static void read_job(uint32_t pid, struct procinfo *info)
 	cgroup = n > 0 && !job__from_cgroup(buf, n, &from_cgroup);
 	n = read_proc(pid, "environ", buf, MAX_ENVIRON);
 	environment = n > 0 && !job__from_environ(buf, n, &from_environ);
+	info->inspector_files = n > 0 && inspector__writes_files(buf, n);
 	job__merge(cgroup ? &from_cgroup : NULL, environment ? &from_environ : NULL, &info->job);
 }
 
@@ -76,7 +78,8 @@ int procinfo__work(void *arg, int reply_fd)
 
 bool procinfo__valid(const struct procinfo *info)
 {
-	return memchr(info->command, 0, sizeof(info->command)) && job__valid(&info->job);
+	return memchr(info->command, 0, sizeof(info->command)) && info->inspector_files <= 1 &&
+	       job__valid(&info->job);
 }
 
 bool procinfo__in_cgroup(uint32_t pid, const char *path)

@@ -12,6 +12,7 @@
 struct procinfo {
 	char command[16]; /* the task name */
 	int32_t ppid;
+	uint32_t inspector_files; /* 1: NVIDIA's Inspector writes files for Prometheus in it */
 	struct job_identity job;
 };
 

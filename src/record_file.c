@@ -91,11 +91,21 @@ static int write_all(const struct record_file *file, const char *data, size_t le
 	return 0;
 }
 
+/* Who waits for the next operation of a job must not wait for ever for a reader that is gone. */
+static bool stream__is_abandoned(int fd)
+{
+	struct pollfd poll_fd = {.fd = fd, .events = POLLOUT};
+
+	return poll(&poll_fd, 1, 0) > 0 && poll_fd.revents & POLLERR;
+}
+
 int record_file__flush(struct record_file *file)
 {
 	const char *newline;
 	size_t done;
 
+	if (!file->err && file->is_stream && stream__is_abandoned(file->fd))
+		file->err = -EPIPE;
 	if (file->err || !file->len)
 		return file->err;
 	file->err = write_all(file, file->buffer, file->len, &done);
@@ -137,14 +147,14 @@ uint64_t record_file__bytes(const struct record_file *file)
 	return file->written + file->len;
 }
 
-int record_file__close(struct record_file *file)
+int record_file__close(struct record_file *file, bool keep)
 {
 	int err;
 
 	if (!file)
 		return 0;
-	err = record_file__flush(file);
-	if (file->path && !file->written)
+	err = keep ? record_file__flush(file) : 0;
+	if (file->path && (!file->written || !keep))
 		unlink(file->path);
 	/* A network file system tells here that the server's disk is full. */
 	if (file->path && close(file->fd) && !err)

@@ -31,7 +31,10 @@ int record_file__flush(struct record_file *file);
 
 uint64_t record_file__bytes(const struct record_file *file); /* given, and not lost */
 
-/* Flushes and closes, takes NULL. A file in which not one line stands is removed. 0 or -errno. */
-int record_file__close(struct record_file *file);
+/*
+ * Flushes and closes, takes NULL. A file in which not one line stands is removed, and so is one
+ * that is not to be kept. 0 or -errno.
+ */
+int record_file__close(struct record_file *file, bool keep);
 
 #endif

@@ -29,6 +29,8 @@ struct textfile {
 	struct utsname kernel;
 	int64_t wall_offset_ns;
 	struct job_timing *timing; /* NULL: it does not listen */
+	const struct textfile_count *omitted;
+	size_t n_omitted;
 	uint64_t n_failed, n_collisions, n_gaps;
 	bool is_open_to_all, is_locked;
 };
@@ -113,6 +115,13 @@ void textfile__free(struct textfile *tf)
 int textfile__listen(struct textfile *tf, struct tracer *tracer)
 {
 	return job_timing__new(&tf->timing, tracer);
+}
+
+void textfile__set_omitted(struct textfile *tf, const struct textfile_count *counts,
+			   size_t n_counts)
+{
+	tf->omitted = counts;
+	tf->n_omitted = n_counts;
 }
 
 const char *textfile__warning(const struct textfile *tf)
@@ -292,6 +301,8 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 {
 	const char *libbpf = libbpf_version_string();
 
+	src->omitted = tf->omitted;
+	src->n_omitted = tf->n_omitted;
 	src->census = tracer__census(tracer);
 	src->received = probe__received(tracer__probe(tracer));
 	for (int i = 0; i < TRACER_LOST_MAX; i++)

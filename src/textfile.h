@@ -46,6 +46,14 @@ const char *textfile__warning(const struct textfile *textfile);
 int textfile__write(struct textfile *textfile, struct tracer *tracer);
 uint64_t textfile__failed_writes(const struct textfile *textfile);
 
+/* Counts by reason that another sink keeps: what is in no file of Inspector's form. Borrowed. */
+struct textfile_count {
+	const char *reason;
+	uint64_t count;
+};
+void textfile__set_omitted(struct textfile *textfile, const struct textfile_count *counts,
+			   size_t n_counts);
+
 /* The pure part, for textfile__write() and its test. */
 
 /* A communicator and what stands around it. */
@@ -80,6 +88,8 @@ struct textfile_source {
 	struct tracer_census census;
 	uint64_t received, lost[TRACER_LOST_MAX]; /* records */
 	uint64_t plugin_lost[TIMING_LOST_MAX], invalid[TIMING_INVALID_MAX];
+	const struct textfile_count *omitted;
+	size_t n_omitted;
 	uint64_t resident_bytes;
 	double cpu_seconds;
 	uint64_t wall_ms;	/* Unix time */

@@ -223,6 +223,9 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 
 		prom__sample_u64(prom, &reason, src->invalid[i]);
 	}
+	prom__begin(prom, METRIC_INSPECTOR_OMITTED);
+	for (size_t i = 0; i < src->n_omitted; i++)
+		prom__sample_u64(prom, &src->omitted[i].reason, src->omitted[i].count);
 }
 
 static void fill_process(struct prom *prom, const struct textfile_source *src,

@@ -99,6 +99,8 @@ enum timing_invalid {
 	TIMING_INVALID_ABANDONED,  /* begun, end not seen */
 	TIMING_INVALID_PLUGIN,	   /* refused by the plugin itself */
 	TIMING_INVALID_DRIVER,	   /* refused by the CUDA driver */
+	TIMING_INVALID_TIMER_FULL, /* NCCL's own timer: more operations than the plugin follows */
+	TIMING_INVALID_TIMER_REFUSED, /* communicators where it was asked for and is not on */
 	TIMING_INVALID_MAX,
 };
 
@@ -135,7 +137,7 @@ uint64_t timings__invalid(const struct timings *timings, enum timing_invalid rea
 const char *timing_invalid__name(enum timing_invalid reason);
 
 /*
- * What was lost on the way: by the plugins' own word (enum nbp_loss; the NBP_LOSS_TIMING_* among
+ * What was lost on the way: by the plugins' own word (enum nbp_loss; the NBP_LOSS_TIM* among
  * them are times and are in timings__invalid()), then by ours. TIMING_LOST_GAP: numbers that never
  * came and that no plugin owns up to; those that the kernel had no room for are among them.
  */
@@ -149,7 +151,7 @@ uint64_t timings__lost(const struct timings *timings, int reason);
 const char *timing_lost__name(int reason);
 static inline bool timing_lost__is_time(int reason)
 {
-	return reason >= NBP_LOSS_TIMING_ERROR && reason <= NBP_LOSS_TIMING_INVALID;
+	return reason >= NBP_LOSS_TIMING_ERROR && reason < NBP_LOSS_MAX;
 }
 
 /*

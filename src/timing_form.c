@@ -184,7 +184,7 @@ void launch__judge(struct timing_launch *launch)
 
 	launch__sum(launch);
 	launch->operation = launch->operations[0].operation;
-	if (launch__is_all_to_all(launch)) {
+	if (launch->n_described > 1 && launch__is_all_to_all(launch)) {
 		whole = launch->operations[0];
 		whole.operation = NCCL_OP_AlltoAll;
 		launch->form = TIMING_ONE;
@@ -220,8 +220,8 @@ const char *nbp_protocol__name(uint8_t protocol)
 const char *timing_invalid__name(enum timing_invalid reason)
 {
 	static const char *const names[TIMING_INVALID_MAX] = {
-		"zero",	      "backwards", "absurd", "duplicate",
-		"incomplete", "abandoned", "plugin", "driver",
+		"zero",	     "backwards", "absurd", "duplicate",  "incomplete",
+		"abandoned", "plugin",	  "driver", "timer_full", "timer_refused",
 	};
 
 	return reason < TIMING_INVALID_MAX ? names[reason] : "unknown";
@@ -242,6 +242,8 @@ const char *timing_lost__name(int reason)
 		[NBP_LOSS_TIMING_ERROR] = "plugin_timing_error",
 		[NBP_LOSS_TIMING_ABANDONED] = "plugin_timing_abandoned",
 		[NBP_LOSS_TIMING_INVALID] = "plugin_timing_invalid",
+		[NBP_LOSS_TIMER_FULL] = "plugin_timer_full",
+		[NBP_LOSS_TIMER_REFUSED] = "plugin_timer_refused",
 		[TIMING_LOST_BAD_RECORD] = "plugin_bad_record",
 		[TIMING_LOST_NO_ROOM] = "plugin_no_room",
 		[TIMING_LOST_GAP] = "plugin_gap",

@@ -28,6 +28,12 @@ static void timings__add_loss(struct timings *timings, enum nbp_loss reason, uin
 	case NBP_LOSS_TIMING_INVALID:
 		timings->invalid[TIMING_INVALID_PLUGIN] += n;
 		break;
+	case NBP_LOSS_TIMER_FULL:
+		timings->invalid[TIMING_INVALID_TIMER_FULL] += n;
+		break;
+	case NBP_LOSS_TIMER_REFUSED:
+		timings->invalid[TIMING_INVALID_TIMER_REFUSED] += n;
+		break;
 	default:
 		break;
 	}

@@ -17,6 +17,8 @@ static void on_record(void *ctx, const struct nb_record *record)
 	struct tracer *tracer = ctx;
 	struct process *process;
 
+	if (record->kind == NB_KIND_CALL && tracer->on_call)
+		tracer->on_call(tracer->call_ctx, record);
 	if (record->kind != NB_KIND_LIFECYCLE)
 		return;
 	comms__record(tracer->comms, record);
@@ -126,6 +128,7 @@ void tracer__free(struct tracer *tracer)
 {
 	if (!tracer)
 		return;
+	tracer->n_listeners = 0; /* what is handed out last comes when half of this is gone */
 	if (tracer->processes && tracer->helpers)
 		tracer__restore_knobs(tracer);
 	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
@@ -289,6 +292,12 @@ struct probe *tracer__probe(struct tracer *tracer)
 struct timings *tracer__timings(struct tracer *tracer)
 {
 	return tracer->timings;
+}
+
+void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx)
+{
+	tracer->on_call = fn;
+	tracer->call_ctx = ctx;
 }
 
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)

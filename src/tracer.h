@@ -61,10 +61,14 @@ struct timings *tracer__timings(struct tracer *tracer);
  */
 int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx);
 
+/* Hands each call that probes tell of to the function: one listener, from now on. */
+typedef void tracer_call_fn(void *ctx, const struct nb_record *record);
+void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx);
+
 /* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm);
 
-/* The node's GPU of that UUID, or NULL. */
+/* By the UUID as the driver writes it, in either case; NULL: this node has no such GPU. */
 const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid);
 
 /* Processes by what can be done with them. */

@@ -41,6 +41,8 @@ struct tracer {
 		void *ctx;
 	} listeners[TRACER_MAX_LISTENERS];
 	unsigned int n_listeners;
+	tracer_call_fn *on_call;
+	void *call_ctx;
 	struct stranger strangers[TRACER_MAX_STRANGERS];
 	unsigned int n_strangers;
 	uint64_t refused; /* records of plugins of more strangers than that */

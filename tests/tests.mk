@@ -34,10 +34,13 @@ $(BUILD)/tests/targets/%: tests/targets/%.cc $(SIM_OUTPUTS)
 	$(CXX) -O1 -g -Wall -Wextra -Itests/sim -pthread -o $@ $< \
 		-L$(BUILD)/sim/2.28.9 -Wl,--as-needed -l:libnccl.so.2 -Wl,-rpath,'$$ORIGIN/../../sim/2.28.9' -ldl
 
-# Not linked against NCCL: two load what they are told, one has its own, one is a file system.
+# Not linked against NCCL: three load what they are told, one has its own, one is a file system.
 $(BUILD)/tests/targets/loader: tests/targets/loader.c $(wildcard tests/sim/nccl_sim.h)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -Itests/sim -pthread -o $@ $< -ldl
+$(BUILD)/tests/targets/teller: tests/targets/teller.c include/nccl_bpftrace_plugin.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -D_GNU_SOURCE -O1 -g $(WARN) -Iinclude -o $@ $< -ldl
 $(BUILD)/tests/targets/plugged: tests/targets/plugged.c $(PLUGIN_TEST_HEADERS) $(PLUGIN_TEST_DIR)/libcuda.so.1
 	@mkdir -p $(@D)
 	$(CC) $(PLUGIN_TEST_CFLAGS) -pthread -o $@ $< -L$(PLUGIN_TEST_DIR) -l:libcuda.so.1 \

@@ -82,7 +82,6 @@ static struct note operation__note(const struct caller *caller, struct comm *com
 	return (struct note){
 		.kind = NBP_KIND_OPERATION,
 		.tid = caller->tid,
-		.time_ns = now_ns(),
 		.count = e->count,
 		.number = number,
 		.sequence = e->sequence,
@@ -95,21 +94,27 @@ static struct note operation__note(const struct caller *caller, struct comm *com
 	};
 }
 
+/* Reading the clock is the dearest part of a callback: a plan's operations share its launch's. */
 static void group__start(struct caller *caller, void *context)
 {
+	bool launched = caller->launched.context == context;
+
 	caller->group.context = context;
-	caller->group.launch = caller->launched.context == context ? caller->launched.number : 0;
+	caller->group.launch = launched ? caller->launched.number : 0;
+	caller->group.time_ns = launched ? caller->launch.time_ns : now_ns();
 	caller->launched.context = NULL;
 }
 
 static void *operation__start(struct caller *caller, struct comm *comm, void *context,
 			      const struct abi_event *e, const void *descriptor)
 {
+	bool grouped = caller->group.context == context;
 	struct note note;
 
 	comm__learn(comm, e, descriptor);
 	note = operation__note(caller, comm, e);
-	note.launch = caller->group.context == context ? caller->group.launch : 0;
+	note.time_ns = grouped ? caller->group.time_ns : now_ns();
+	note.launch = grouped ? caller->group.launch : 0;
 	comm__note(comm, &note);
 	return timer__is_on() ? timer__open(comm, context, &note) : NULL;
 }
@@ -122,6 +127,7 @@ static void *copies__start(struct caller *caller, struct comm *comm, void *conte
 	caller->launch.copies = true;
 	caller->launch.operation = operation__note(caller, comm, e);
 	caller->launch.operation.launch = caller->launch.number;
+	caller->launch.operation.time_ns = caller->launch.time_ns;
 	return handle;
 }
 

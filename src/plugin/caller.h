@@ -35,7 +35,7 @@ struct caller {
 	} launched;
 	struct {
 		void *handle, *context;
-		uint64_t launch;
+		uint64_t launch, time_ns;
 	} group;
 };
 

@@ -10,6 +10,7 @@
 
 static _Atomic(struct comm *) chunks[COMM_CHUNKS];
 static _Atomic uint64_t last_id;
+static _Atomic uint32_t n_rings;
 
 static struct comm *chunk__need(uint32_t i)
 {
@@ -143,20 +144,25 @@ void comm__free(struct comm *comm)
 	atomic_store(&comm->state, COMM_FREE);
 }
 
+/* Never freed: a slot keeps its ring for the next communicator. */
 struct ring *comm__need_ring(struct comm *comm)
 {
 	struct ring *none = NULL, *ring = atomic_load(&comm->ring);
+	uint32_t bits = atomic_load(&n_rings) < N_BIG_RINGS ? RING_BITS : RING_BITS_SMALL;
 
 	if (ring)
 		return ring;
-	ring = mmap(NULL, sizeof(*ring), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
+	ring = mmap(NULL, ring__bytes(bits), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		    -1, 0);
 	if (ring == MAP_FAILED)
 		return NULL;
-	if (atomic_compare_exchange_strong(&comm->ring, &none, ring))
-		return ring;
-	munmap(ring, sizeof(*ring));
-	return none;
+	ring->bits = bits;
+	if (!atomic_compare_exchange_strong(&comm->ring, &none, ring)) {
+		munmap(ring, ring__bytes(bits));
+		return none;
+	}
+	atomic_fetch_add(&n_rings, 1);
+	return ring;
 }
 
 struct comm *comm__next(uint32_t *index)

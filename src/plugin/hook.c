@@ -6,9 +6,11 @@
  */
 #include "plugin.h"
 
-#ifdef PLUGIN_TEST
+#ifdef PLUGIN_TEST /* not to be found by an agent that runs here */
+#define PROVIDER       NBP_PROVIDER "_test"
 #define HIDE_SEMAPHORE ""
 #else
+#define PROVIDER       NBP_PROVIDER
 #define HIDE_SEMAPHORE ".hidden nccl_bpftrace_batch_semaphore\n"
 #endif
 
@@ -59,7 +61,7 @@ __asm__(".pushsection .probes, \"aw\", " HOOK_TYPE "progbits\n"
 	"993: .8byte nccl_bpftrace_batch\n"
 	".8byte _.stapsdt.base\n"
 	".8byte nccl_bpftrace_batch_semaphore\n"
-	".asciz \"" NBP_PROVIDER "\"\n"
+	".asciz \"" PROVIDER "\"\n"
 	".asciz \"" NBP_PROBE "\"\n"
 	".asciz \"" HOOK_ARGS "\"\n"
 	"994: .balign 4\n"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define LAST_WAIT_NS (20 * NS_PER_MS)
+#define LAST_WAIT_NS (100 * NS_PER_MS)
 
 static void comm__name(struct comm *comm, const char *name)
 {
@@ -20,7 +20,6 @@ int callback__init(const struct abi_version *v, void **context, int *mask, struc
 		control__lost(NBP_LOSS_BAD_CALLBACK);
 		return 0;
 	}
-	thread__start();
 	*context = NULL;
 	comm = comm__create(v);
 	if (!comm)
@@ -35,6 +34,7 @@ int callback__init(const struct abi_version *v, void **context, int *mask, struc
 	*context = comm__context(comm);
 	comm__publish(comm);
 	comm__set_mask(comm);
+	thread__need();
 	return 0;
 }
 

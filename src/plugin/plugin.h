@@ -140,7 +140,8 @@ void comm__set_mask(struct comm *comm);
 
 /* ---- thread.c ---- */
 
-void thread__start(void); /* once per process; marks it dead when there can be none */
+/* After a communicator was published. Marks the process dead when there can be no thread. */
+void thread__need(void);
 /* Waits until the thread has read what is in the rings by now, and for how long at most. */
 void thread__catch_up(uint64_t wait_ns);
 void process__end(void); /* exit() runs */

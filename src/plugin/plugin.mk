@@ -5,7 +5,8 @@ PLUGIN_SOURCES := $(wildcard src/plugin/*.c)
 PLUGIN_HEADERS := $(wildcard src/plugin/*.h) include/nccl_bpftrace_plugin.h
 PLUGIN_FLAGS := -std=gnu11 -D_GNU_SOURCE -Iinclude -fPIC -fvisibility=hidden $(WARN)
 # NCCL unloads plugins, and the thread must go on: never unmapped.
-PLUGIN_LINK := -shared -pthread -Wl,-z,defs -Wl,-z,nodelete -Wl,-soname,libnccl-profiler-bpftrace.so
+PLUGIN_LINK_MODE := -shared -pthread -Wl,-z,nodelete
+PLUGIN_LINK := $(PLUGIN_LINK_MODE) -Wl,-z,defs -Wl,-soname,libnccl-profiler-bpftrace.so
 
 $(BUILD)/plugin/%.o: src/plugin/%.c $(PLUGIN_HEADERS) | setup
 	@mkdir -p $(@D)

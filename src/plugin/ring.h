@@ -8,10 +8,14 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#define RING_CELLS 8192 /* 20 ms at 10 us an operation take 6000 */
-#define RING_TRIES 16
+#define RING_BITS	13 /* cells: 20 ms at 10 us an operation take 6000 */
+#define RING_BITS_SMALL 10 /* of those that are not the first N_BIG_RINGS */
+#define N_BIG_RINGS	32
+#define RING_TRIES	16
+#define RING_AHEAD	4 /* cells that are fetched ahead: the reader's core has them */
 
 struct note {
 	_Atomic uint32_t turn; /* the ring's */
@@ -39,9 +43,21 @@ _Static_assert(sizeof(struct note) == 64, "one cache line");
 
 struct ring {
 	_Alignas(64) _Atomic uint64_t head;
+	uint32_t bits; /* 1 << bits cells */
 	_Alignas(64) uint64_t tail;
-	struct note cells[RING_CELLS];
+	_Alignas(64) struct note cells[];
 };
+
+static inline size_t ring__bytes(uint32_t bits)
+{
+	return sizeof(struct ring) + (sizeof(struct note) << bits);
+}
+
+/* What a communicator costs once its process was traced, beside its slot. */
+_Static_assert(sizeof(struct ring) + (sizeof(struct note) << RING_BITS) <= 513 * 1024,
+	       "first ones");
+_Static_assert(sizeof(struct ring) + (sizeof(struct note) << RING_BITS_SMALL) <= 65 * 1024,
+	       "others");
 
 enum ring_result {
 	RING_OK,
@@ -69,11 +85,13 @@ static inline void note__copy(struct note *to, const struct note *from)
 
 static inline enum ring_result ring__push(struct ring *ring, const struct note *note)
 {
+	uint64_t mask = (1ULL << ring->bits) - 1;
+
 	for (int i = 0; i < RING_TRIES; i++) {
 		uint64_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
-		struct note *cell = &ring->cells[at % RING_CELLS];
+		struct note *cell = &ring->cells[at & mask];
 		uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
-		uint32_t mine = 2 * (uint32_t)(at / RING_CELLS);
+		uint32_t mine = 2 * (uint32_t)(at >> ring->bits);
 
 		if ((int32_t)(turn - mine) < 0)
 			return RING_FULL;
@@ -83,8 +101,7 @@ static inline enum ring_result ring__push(struct ring *ring, const struct note *
 			continue;
 		note__copy(cell, note);
 		atomic_store_explicit(&cell->turn, turn + 1, memory_order_release);
-		/* the next one was read by another core */
-		__builtin_prefetch(&ring->cells[(at + 1) % RING_CELLS], 1);
+		__builtin_prefetch(&ring->cells[(at + RING_AHEAD) & mask], 1);
 		return RING_OK;
 	}
 	return RING_BUSY;
@@ -93,8 +110,8 @@ static inline enum ring_result ring__push(struct ring *ring, const struct note *
 /* Not from two threads at once. */
 static inline bool ring__pop(struct ring *ring, struct note *ret)
 {
-	struct note *cell = &ring->cells[ring->tail % RING_CELLS];
-	uint32_t theirs = 2 * (uint32_t)(ring->tail / RING_CELLS) + 1;
+	struct note *cell = &ring->cells[ring->tail & ((1ULL << ring->bits) - 1)];
+	uint32_t theirs = 2 * (uint32_t)(ring->tail >> ring->bits) + 1;
 
 	if (atomic_load_explicit(&cell->turn, memory_order_acquire) != theirs)
 		return false;

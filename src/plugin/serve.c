@@ -160,7 +160,7 @@ static void comm__read(struct comm *comm)
 	struct note note;
 
 	/* Bounded, so that one busy communicator does not hold up the others. */
-	for (int i = 0; ring && i < RING_CELLS && ring__pop(ring, &note); i++) {
+	for (int i = 0; ring && i < 1 << RING_BITS && ring__pop(ring, &note); i++) {
 		serve.busy = true;
 		if (note.generation != (uint16_t)comm->live_generation)
 			continue; /* written while its slot went to another */

@@ -17,9 +17,10 @@
 
 #define ASLEEP_NS     (250 * NS_PER_MS)
 #define AWAKE_BUSY_NS (5 * NS_PER_MS)
-#define AWAKE_IDLE_NS (20 * NS_PER_MS) /* what a ring must hold, see RING_CELLS */
+#define AWAKE_IDLE_NS (20 * NS_PER_MS)	  /* what a ring must hold, see RING_BITS */
+#define UNUSED_NS     (2 * NS_PER_SECOND) /* without a communicator */
 #define STACK_BYTES   (256 * 1024)
-#define EXIT_WAIT_NS  (100 * NS_PER_MS)
+#define EXIT_WAIT_NS  (300 * NS_PER_MS)
 
 struct process process;
 
@@ -31,8 +32,15 @@ struct nbp_control nccl_bpftrace_control PLUGIN_VISIBLE = {
 	.launch_cost_ns = 5000,
 };
 
+enum thread_state {
+	THREAD_NONE,
+	THREAD_RUNS,
+};
+
 static struct {
 	pthread_once_t once;
+	_Atomic uint32_t state;	  /* enum thread_state */
+	uint64_t needed_ns;	  /* when there last was a communicator */
 	uint64_t asleep_since_ns; /* 0: a tracer listens */
 	/* rounds that somebody waits for; futexes */
 	_Atomic uint32_t asked, done;
@@ -74,14 +82,41 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value, uint64_
 	return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, &wait, NULL, 0);
 }
 
+static bool any_comm(void)
+{
+	uint32_t i = 0;
+
+	return comm__next(&i);
+}
+
+/*
+ * Without a communicator it goes: else a program whose main() ends by pthread_exit() would go on
+ * for ever. Whoever makes one publishes it and then looks whether there is a thread.
+ */
+static bool thread__leaves(uint64_t now, bool busy)
+{
+	uint32_t none = THREAD_NONE;
+
+	if (busy || any_comm())
+		thread.needed_ns = now;
+	if (now - thread.needed_ns < UNUSED_NS)
+		return false;
+	thread.asleep_since_ns = now;
+	atomic_store(&process.awake, false);
+	__atomic_store_n(&nccl_bpftrace_control.awake, 0, __ATOMIC_RELAXED);
+	atomic_store(&thread.state, THREAD_NONE);
+	return !any_comm() || !atomic_compare_exchange_strong(&thread.state, &none, THREAD_RUNS);
+}
+
 static void *thread__main(void *unused)
 {
+	bool busy = false;
+
 	(void)unused;
 	pthread_setname_np(pthread_self(), "nccl-bpftrace");
-	for (;;) {
+	for (thread.needed_ns = now_ns(); !thread__leaves(now_ns(), busy);) {
 		uint32_t asked = atomic_load(&thread.asked);
 		uint64_t pause = AWAKE_IDLE_NS;
-		bool busy;
 
 		thread__look(now_ns());
 		busy = serve__round(now_ns(), thread.asleep_since_ns);
@@ -149,15 +184,22 @@ static int thread__create(void)
 	return -error;
 }
 
-static void start_once(void)
+static void watch_forks(void)
 {
-	if (pthread_atfork(NULL, NULL, forked) || thread__create())
+	if (pthread_atfork(NULL, NULL, forked))
 		atomic_store(&process.dead, true);
 }
 
-void thread__start(void)
+void thread__need(void)
 {
-	pthread_once(&thread.once, start_once);
+	uint32_t none = THREAD_NONE;
+
+	pthread_once(&thread.once, watch_forks);
+	if (atomic_load(&process.dead) ||
+	    !atomic_compare_exchange_strong(&thread.state, &none, THREAD_RUNS))
+		return;
+	if (thread__create())
+		atomic_store(&process.dead, true);
 }
 
 /* ---- the end ---- */

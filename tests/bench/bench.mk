@@ -4,7 +4,8 @@
 BENCH := $(BUILD)/bench
 BENCH_FLAGS = -std=gnu11 $(CPPFLAGS) -Itests/unit $(CFLAGS) $(WARN) -I$(BENCH)
 BENCH_SKELETON := $(BENCH)/bench.skel.h
-BENCH_PROGRAMS := $(BENCH)/bench_probe $(BENCH)/bench_consume $(BENCH)/bench_picture $(BENCH)/bench_exec
+BENCH_PROGRAMS := $(BENCH)/bench_probe $(BENCH)/bench_consume $(BENCH)/bench_picture $(BENCH)/bench_timing \
+	$(BENCH)/bench_exec $(BENCH)/bench_callbacks
 # The stand-in with a nop of 5 bytes at each entry, which newer x86 kernels turn into a call.
 BENCH_NOP5 := $(if $(filter x86,$(ARCH)),$(BENCH)/nop5/libnccl.so.2)
 
@@ -38,9 +39,23 @@ $(BENCH)/bench_picture: tests/bench/bench_picture.c tests/bench/bench.h $(wildca
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -Wno-unused-function -o $@ $<
 
+$(BENCH)/bench_timing: tests/bench/bench_timing.c tests/bench/bench.h tests/unit/timing_feed.h $(wildcard src/*.[ch])
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_FLAGS) -Wno-unused-function -o $@ $<
+
 $(BENCH)/bench_exec: tests/bench/bench_exec.c tests/bench/bench.h
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -static -o $@ $<
+
+# The plugin with its semaphore in sight, beside a stand-in driver.
+$(BENCH)/libplugin.so: $(PLUGIN_SOURCES) $(PLUGIN_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(PLUGIN_FLAGS) $(CFLAGS) -DPLUGIN_TEST $(PLUGIN_LINK_MODE) -o $@ $(PLUGIN_SOURCES) -ldl
+
+$(BENCH)/bench_callbacks: tests/bench/bench_callbacks.c tests/bench/bench.h $(BENCH)/libplugin.so \
+		$(PLUGIN_TEST_DIR)/libcuda.so.1
+	$(CC) $(BENCH_FLAGS) -o $@ $< -L$(PLUGIN_TEST_DIR) -l:libcuda.so.1 \
+		-Wl,-rpath,'$$ORIGIN/../tests/plugin' -ldl
 
 # gcc leaves five nops of one byte; they are joined afterwards.
 $(BENCH)/nop5/libnccl.so.2: $(SIM_LIB_SOURCES:%=tests/sim/%.c) $(SIM_HEADERS) tests/bench/join_nops.py

@@ -3,7 +3,7 @@
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
 usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin consume
-                            textfile attach agent exec
+                            textfile attach agent exec callbacks
 """
 import os
 import platform
@@ -93,6 +93,18 @@ def bench_consume():
         None, 0)
     row("first refresh, 10000 communicators x 5", found["first_refresh_ms"], "ms", None, None, 1)
     row("refresh, 10000 communicators x 5", found["refresh_ms"], "ms", None, None, 1)
+
+
+def bench_timing():
+    found = run("bench_timing")
+    row("plugin's record put together (beside: read)", found["timing_ns"], "ns", found["read_ns"],
+        500, 1)
+    row("the same, and summed up (beside: read)", found["timing_stats_ns"], "ns",
+        found["read_ns"], 500, 1)
+    row("communicator with a plugin, idle (beside: without)", found["idle_comm_bytes"], "bytes",
+        found["level1_comm_bytes"])
+    row("the same, 10 timed launches in flight", found["busy_comm_bytes"], "bytes",
+        found["level1_comm_bytes"])
 
 
 def bench_textfile():
@@ -241,6 +253,17 @@ def bench_exec():
         "%", None, None, 3)
 
 
+def bench_callbacks():
+    """By NCCL's callbacks for one collective; asleep NCCL makes none."""
+    found = run("bench_callbacks", BENCH / "libplugin.so")
+    what = {"all": "plugin awake, a collective's 7 callbacks, untimed", "api": "  GroupApi, CollApi",
+            "launch": "  KernelLaunch start and stop", "operation": "  Group start and stop, Coll"}
+    for name, text in what.items():
+        row(f"{text} (beside: empty callbacks)", found[f"{name}_ns"], "ns",
+            found[f"{name}_empty_ns"], 150 if name == "all" else None)
+    row("  notes lost meanwhile", found["lost"], "", None, 0)
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     virtual = subprocess.run(["systemd-detect-virt"], text=True, capture_output=True).stdout.strip() \
@@ -261,7 +284,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: run as root")
     words = sys.argv[1:]
-    for part in (bench_probe, bench_plugin, bench_consume, bench_textfile, bench_attach, bench_agent, bench_exec):
+    for part in (bench_probe, bench_plugin, bench_consume, bench_timing, bench_textfile,
+                 bench_attach, bench_agent, bench_exec, bench_callbacks):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:

@@ -11,6 +11,10 @@
 #include "../../src/prom_file.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
+#include "../../src/textfile_timed.c"
+#include "../../src/job_timing.c"
+#include "../../src/timing_stats.c"
+#include "timing_feed.h"
 
 #include "bench.h"
 #include "stub_tracer.h"
@@ -32,6 +36,7 @@ static struct tracer *picture(void)
 	};
 	struct tracer *tracer = stub_new();
 
+	timings__new(&tracer->timings, feed_keep, NULL);
 	for (int p = 0; p < N_PROCESSES; p++) {
 		stub_process(tracer, 1000 + p, "python3");
 		for (int c = 0; c < N_COMMS; c++)
@@ -72,6 +77,7 @@ int main(int argc, char **argv)
 		die("usage: bench_picture DIRECTORY", EINVAL);
 	write_ms(argv[1], tracer, 5000, "capped");
 	write_ms(argv[1], tracer, 1000000, "whole");
+	timings__free(tracer->timings);
 	stub_free(tracer);
 	return 0;
 }

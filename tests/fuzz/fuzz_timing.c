@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Plugin records: whatever a process sends, what is handed out is consistent and all is freed. */
+/*
+ * Plugin records: whatever a process sends, what is handed out is consistent, its sums are finite,
+ * and all is freed.
+ */
+#include <math.h>
+
 #include "../../src/nccl_api.c"
+#include "../../src/timing_stats.c"
 
 #include "../unit/timing_feed.h"
 
@@ -14,9 +20,16 @@ static void require(bool holds)
 		abort();
 }
 
+struct fuzz {
+	struct timings *timings;
+	struct timing_stats *stats;
+};
+
 static void on_launch(void *ctx, const struct timing_launch *launch)
 {
-	struct timings **timings = ctx;
+	struct fuzz *fuzz = ctx;
+	struct timing_job *job = timing_stats__job(fuzz->stats, launch->comm->name,
+						   launch->comm->uuid, "", launch->comm->key.tgid);
 	uint64_t start_ns;
 
 	require(launch->comm && launch->operations);
@@ -29,7 +42,9 @@ static void on_launch(void *ctx, const struct timing_launch *launch)
 	for (uint32_t i = 0; i < launch->n_described; i++)
 		require(launch->operations[i].operation < NCCL_OP_MAX);
 	timing_comm__in_flight(launch->comm, &start_ns);
-	timings__find(*timings, launch->comm->key.tgid, launch->comm->hash, launch->comm->rank);
+	timings__find(fuzz->timings, launch->comm->key.tgid, launch->comm->hash,
+		      launch->comm->rank);
+	timing_stats__add(fuzz->stats, job, launch, launch->comm->n_nodes);
 }
 
 /* Numbers that lie near one another, so that records find each other; now and then far away. */
@@ -71,6 +86,22 @@ static void record__narrow(struct nbp_record *r)
 	}
 }
 
+static bool all_live(void *ctx, uint32_t tgid)
+{
+	(void)ctx;
+	return tgid != 1;
+}
+
+static void stats__check(struct timing_stats *stats)
+{
+	timing_stats__sweep(stats, all_live, NULL);
+	for (struct timing_job *job = timing_stats__first(stats); job; job = job->hh.next)
+		for (uint32_t i = 0; i < job->n_series; i++)
+			for (unsigned int k = 0; k < job->series[i]->n_rates; k++)
+				require(isfinite(job->series[i]->rates[k].bus_bytes) &&
+					job->series[i]->rates[k].operations);
+}
+
 static void step(struct timings *timings, uint8_t what, struct nbp_record *r, uint64_t *now_ns)
 {
 	uint32_t tgid = 1 + (what >> 4) % N_PROCESSES;
@@ -89,19 +120,23 @@ static void step(struct timings *timings, uint8_t what, struct nbp_record *r, ui
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint64_t now_ns = 1000 * SECOND;
-	struct timings *timings = NULL;
+	struct fuzz fuzz = {};
 	struct nbp_record r;
 
-	timings__new(&timings, on_launch, &timings);
+	timing_stats__new(&fuzz.stats);
+	timings__new(&fuzz.timings, on_launch, &fuzz);
 	for (; size > sizeof(r); data += sizeof(r) + 1, size -= sizeof(r) + 1) {
 		memcpy(&r, data + 1, sizeof(r));
 		if (data[0] & 7)
 			record__narrow(&r);
-		step(timings, data[0], &r, &now_ns);
+		step(fuzz.timings, data[0], &r, &now_ns);
 	}
 	for (uint32_t tgid = 1; tgid <= N_PROCESSES; tgid++)
-		timings__process_gone(timings, tgid, now_ns);
-	require(!timings->usage.opens && !timings->usage.operations && !timings->usage.calls);
-	timings__free(timings);
+		timings__process_gone(fuzz.timings, tgid, now_ns);
+	require(!fuzz.timings->usage.opens && !fuzz.timings->usage.operations &&
+		!fuzz.timings->usage.calls);
+	stats__check(fuzz.stats);
+	timings__free(fuzz.timings);
+	timing_stats__free(fuzz.stats);
 	return 0;
 }

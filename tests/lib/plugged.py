@@ -39,8 +39,12 @@ class Plugged(loader.Loader):
             self.do(f"comm {comm}")
 
     def plug(self, plugin):
-        self.plugin = plugin
         self.do(f"plugin {plugin}")
+        self.find(plugin)
+
+    def find(self, plugin):
+        """Where the plugin that was loaded lies."""
+        self.plugin = plugin
         self.base = self.find_base()
         self.memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY)
         nbt.defer(os.close, self.memory)

@@ -37,6 +37,8 @@ static struct nbp_record *records;
 static int n_records;
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void (*batch_seen)(const struct nbp_record *r, uint32_t n);
+
 void nccl_bpftrace_test_batch(const struct nbp_record *r, uint32_t n);
 
 void nccl_bpftrace_test_batch(const struct nbp_record *r, uint32_t n)
@@ -45,6 +47,8 @@ void nccl_bpftrace_test_batch(const struct nbp_record *r, uint32_t n)
 	for (uint32_t i = 0; i < n && n_records < N_RECORDS_MAX; i++)
 		records[n_records++] = r[i];
 	pthread_mutex_unlock(&records_lock);
+	if (batch_seen)
+		batch_seen(r, n);
 }
 
 static void ms_sleep(int ms)
@@ -85,7 +89,8 @@ static void load_plugin(const char *name)
 {
 	char symbol[32];
 
-	records = calloc(N_RECORDS_MAX, sizeof(*records));
+	if (!records)
+		records = calloc(N_RECORDS_MAX, sizeof(*records));
 	plugin = open_beside(name, RTLD_NOW | RTLD_LOCAL);
 	for (int i = 1; i <= 6; i++) {
 		snprintf(symbol, sizeof(symbol), "ncclProfiler_v%d", i);

@@ -786,6 +786,32 @@ TEST(many_communicators)
 	to_sleep();
 }
 
+TEST(a_thousand_at_once)
+{
+	static void *contexts[1000];
+	int mask;
+
+	raise_semaphore(1);
+	for (int i = 0; i < 1000; i++)
+		contexts[i] = init(6, &mask, 0xa000 + i, NULL);
+	CHECK(wait_mask(&mask, MASK_V6) >= 0);
+	ms_sleep(100);
+	forget_records();
+	/* later ones have smaller rings, which go round in their turn */
+	for (int round = 0; round < 30; round++) {
+		for (int k = 0; k < 100; k++) {
+			start(6, contexts[0], coll_api("AllReduce", 1, NULL, 0));
+			start(6, contexts[999], coll_api("AllReduce", 1, NULL, 0));
+		}
+		ms_sleep(10);
+	}
+	CHECK_INT(wait_records(NBP_KIND_API, 0xa000, 3000, NULL), 3000);
+	CHECK_INT(wait_records(NBP_KIND_API, 0xa000 + 999, 3000, NULL), 3000);
+	for (int i = 0; i < 1000; i++)
+		tables[6]->finalize(contexts[i]);
+	to_sleep();
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -214,6 +214,8 @@ static void *engine_main(void *arg)
 
 static void engine_free(struct engine *engine)
 {
+	for (int i = 0; i < engine->n_ranks * GPU_MAX_STREAMS; i++)
+		free(engine->head[i].meetings.meeting);
 	rendezvous_free(engine->rendezvous);
 	free(engine->ops);
 	free(engine);

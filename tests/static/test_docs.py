@@ -11,7 +11,7 @@ import nbt
 README = (nbt.ROOT / "README.md").read_text()
 MAN = nbt.ROOT / "src/man/nccl-bpftrace.8"
 COMPLETION = nbt.ROOT / "packaging/nccl-bpftrace.bash-completion"
-COMMANDS = ("run", "ps", "check", "plugin")
+COMMANDS = ("run", "ps", "check", "record", "plugin")
 ACTIONS = {"plugin": ("enable", "disable", "status")}
 
 
@@ -108,7 +108,7 @@ def test_defaults():
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 7, f"{n} defaults found in --help"
+    assert n == 8, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -169,12 +169,17 @@ def test_plugin_loss_and_timing_reasons():
     text = source("src/timing_form.c")
     names = re.search(r"timing_lost__name\(.*?\n}", text, re.S)[0]
     real = [name for name in re.findall(r'\] = "(\w+)"', names)
-            if not name.startswith("plugin_timing_")]
+            if not name.startswith(("plugin_timing_", "plugin_timer_"))]
     same([name for row in table("plugin's loss") for name in quoted(row[0])], real, "README")
     names = re.search(r"timing_invalid__name\(.*?\n}", text, re.S)[0]
     real = re.findall(r'"(\w+)"', names)
     real.remove("unknown")
     same([quoted(row[0])[0] for row in table("timing refused")], real, "README")
+
+
+def test_omission_reasons():
+    names = re.search(r"inspector_omitted__name\(.*?\n}", source("src/inspector_file.c"), re.S)[0]
+    same([quoted(row[0])[0] for row in table("why")], re.findall(r'\] = "(\w+)"', names), "README")
 
 
 def test_identities():
@@ -315,6 +320,7 @@ def test_completion():
         for name, (_, metavar, _) in help_options(command).items():
             offered = complete(command, name, "--h")
             assert not metavar or not offered, f"{name} takes a value, not {offered}"
+    same(complete("record", "--format", ""), ["jsonl", "inspector"], "completion of --format")
     same(complete("run", "--attach", ""), ["auto", "multi", "perf"], "completion of --attach")
     assert "src" in complete("run", "--textfile-dir", "sr")
     assert "README.md" in complete("run", "--config", "READ")

@@ -188,6 +188,9 @@ TEST(labels_are_never_shared)
 	CHECK_STR(forger->label, "unknown-1001-1");
 	CHECK_STR(unknown->label, "unknown-1000-1");
 	CHECK(forger->is_double);
+	CHECK(comms__named(comms, PID, HASH, 5) == honest);
+	CHECK(!comms__named(comms, PID + 1, HASH, 5));
+	CHECK(!comms__named(comms, PID, HASH, 6));
 	comms__free(comms);
 }
 

@@ -77,8 +77,16 @@ TEST(order_is_by_bus_id)
 	CHECK_STR(gpu ? gpu->uuid : NULL, UUID_B);
 	CHECK_INT(gpu ? gpu->index : 99, 1);
 	CHECK(gpu == gpu_table__at(table, 1));
+	CHECK(gpu_table__by_uuid(table, UUID_B) == gpu);
+	CHECK(gpu_table__by_uuid(table, "GPU-80DED6BD-1a89-2628-3d94-902187dbab1d") ==
+	      gpu_table__at(table, 0));
+	CHECK(!gpu_table__by_uuid(table, "GPU-80ded6bd-1a89-2628-3d94-902187dbab1e"));
+	CHECK(!gpu_table__by_uuid(table, ""));
 	CHECK(!gpu_table__at(table, 2));
 	CHECK(!gpu_table__by_bus_id(table, 0x9b001));
+	CHECK(gpu_table__by_uuid(table, UUID_B) == gpu);
+	CHECK(!gpu_table__by_uuid(table, "GPU-80ded6bd"));
+	CHECK(!gpu_table__by_uuid(table, ""));
 	gpu_table__free(table);
 	root_free();
 }

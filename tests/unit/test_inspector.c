@@ -424,4 +424,39 @@ TEST(processes_of_a_gpu_are_noted_once)
 	window__close(&w);
 }
 
+TEST(names_of_files)
+{
+#define BARE "00112233-4455-6677-8899-aabbccddeeff"
+	CHECK_INT(inspector__file_name_length("nccl_inspector_metrics_" BARE ".prom"), 64);
+	CHECK_INT(inspector__file_name_length("nccl_inspector_metrics_" BARE ".prom.12.tmp"), 64);
+	CHECK(!inspector__file_name_length("nccl_inspector_metrics_" BARE));
+	CHECK(!inspector__file_name_length("nccl_inspector_metrics_.prom"));
+	CHECK(!inspector__file_name_length("nccl_inspector_metrics_x" BARE ".prom"));
+	CHECK(!inspector__file_name_length("nccl_bpftrace.prom"));
+	CHECK(!inspector__file_name_length(""));
+}
+
+static bool writes(const char *environment, size_t len)
+{
+	return inspector__writes_files(environment, len);
+}
+
+#define WRITES(text) writes(text, sizeof(text))
+
+TEST(environments_of_inspector)
+{
+	CHECK(WRITES("A=1\0NCCL_INSPECTOR_ENABLE=1\0NCCL_INSPECTOR_PROM_DUMP=1"));
+	CHECK(WRITES("NCCL_INSPECTOR_PROM_DUMP=2\0NCCL_INSPECTOR_ENABLE= 1x"));
+	CHECK(!WRITES("NCCL_INSPECTOR_ENABLE=1"));
+	CHECK(!WRITES("NCCL_INSPECTOR_ENABLE=1\0NCCL_INSPECTOR_PROM_DUMP=0"));
+	CHECK(!WRITES("NCCL_INSPECTOR_ENABLE=no\0NCCL_INSPECTOR_PROM_DUMP=1"));
+	CHECK(!WRITES("XNCCL_INSPECTOR_ENABLE=1\0NCCL_INSPECTOR_PROM_DUMP=1"));
+	/* the first of a name holds; what was cut off says nothing */
+	CHECK(!WRITES("NCCL_INSPECTOR_ENABLE=0\0NCCL_INSPECTOR_ENABLE=1\0"
+		      "NCCL_INSPECTOR_PROM_DUMP=1"));
+	CHECK(!writes("NCCL_INSPECTOR_ENABLE=1\0NCCL_INSPECTOR_PROM_DUMP=1",
+		      sizeof("NCCL_INSPECTOR_ENABLE=1\0NCCL_INSPECTOR_PROM_DUMP=1") - 1));
+	CHECK(!writes("", 0));
+}
+
 UNIT_MAIN()

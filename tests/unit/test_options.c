@@ -10,6 +10,7 @@ const struct command_row command_rows[COMMAND_MAX] = {
 	[COMMAND_RUN] = {"run", "", NULL},
 	[COMMAND_PS] = {"ps", "", NULL},
 	[COMMAND_CHECK] = {"check", "", NULL},
+	[COMMAND_RECORD] = {"record", "", NULL},
 	[COMMAND_PLUGIN] = {"plugin", "", NULL, "enable disable status"},
 };
 
@@ -93,6 +94,26 @@ TEST(a_word_that_a_command_needs)
 	CHECK_INT(PARSE(&o, "ps", "enable"), -EINVAL);
 	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_INT(PARSE(&o, "plugin", (char *)bad[i]), -EINVAL);
+}
+
+TEST(record)
+{
+	struct options o;
+
+	CHECK(!PARSE(&o, "record", "-o", "-", "--format", "inspector", "--pid", "3"));
+	CHECK_STR(o.output, "-");
+	CHECK_INT(o.format, RECORD_INSPECTOR);
+	CHECK(!PARSE(&o, "record", "--output=x"));
+	CHECK_INT(o.format, RECORD_JSONL);
+	CHECK_INT(PARSE(&o, "record"), -EINVAL);
+	CHECK(strstr(said, "-o FILE"));
+	CHECK(!PARSE(&o, "record", "--help"));
+	CHECK_INT(PARSE(&o, "record", "-o"), -EINVAL);
+	CHECK_INT(PARSE(&o, "record", "-o", ""), -EINVAL);
+	CHECK_INT(PARSE(&o, "record", "-o", "x", "--format", "chrome"), -EINVAL);
+	CHECK(strstr(said, "jsonl nor inspector"));
+	CHECK_INT(PARSE(&o, "run", "-o", "x"), -EINVAL);
+	CHECK_INT(PARSE(&o, "record", "-o", "x", "--interval", "5"), -EINVAL);
 }
 
 TEST(sizes)

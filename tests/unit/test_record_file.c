@@ -59,7 +59,7 @@ TEST(lines_are_there_after_a_flush)
 	CHECK_STR(text, "one\n");
 	free(text);
 	CHECK_INT(record_file__write(file, "two\n", 4), 0);
-	CHECK_INT(record_file__close(file), 0);
+	CHECK_INT(record_file__close(file, true), 0);
 	text = slurp(&len);
 	CHECK_STR(text, "one\ntwo\n");
 	free(text);
@@ -93,9 +93,15 @@ TEST(an_empty_recording_leaves_no_file)
 
 	dir_new();
 	CHECK_INT(record_file__new(&file, path), 0);
-	CHECK_INT(record_file__close(file), 0);
+	CHECK_INT(record_file__close(file, true), 0);
 	CHECK(access(path, F_OK));
-	CHECK_INT(record_file__close(NULL), 0);
+	CHECK_INT(record_file__new(&file, path), 0);
+	CHECK_INT(record_file__write(file, "one\n", 4), 0);
+	CHECK_INT(record_file__flush(file), 0);
+	CHECK_INT(record_file__write(file, "two\n", 4), 0);
+	CHECK_INT(record_file__close(file, false), 0);
+	CHECK(access(path, F_OK));
+	CHECK_INT(record_file__close(NULL, true), 0);
 	dir_free();
 }
 
@@ -119,7 +125,7 @@ TEST(much_goes_through_and_long_lines_too)
 	CHECK_INT(record_file__write(file, long_line, long_len), 0);
 	CHECK_INT(record_file__write(file, "end\n", 4), 0);
 	CHECK_INT(record_file__bytes(file), n + long_len + 4);
-	CHECK_INT(record_file__close(file), 0);
+	CHECK_INT(record_file__close(file, true), 0);
 	text = slurp(&len);
 	CHECK_INT(len, n + long_len + 4);
 	CHECK(!memcmp(text + len - 9, "xxxx\nend\n", 9));
@@ -148,7 +154,7 @@ static int child_full(size_t line_len)
 		return 2;
 	if (record_file__bytes(file) != 10000 / line_len * line_len)
 		return 3;
-	return record_file__close(file) == -EFBIG ? 0 : 4;
+	return record_file__close(file, true) == -EFBIG ? 0 : 4;
 }
 
 TEST(a_full_disk_leaves_whole_lines)

@@ -463,4 +463,15 @@ TEST(one_launch_of_very_many_operations)
 	feed_free(feed);
 }
 
+TEST(every_reason_has_a_name_of_its_own)
+{
+	for (int i = 0; i < TIMING_LOST_MAX; i++) {
+		CHECK(timing_lost__name(i) && timing_lost__name(i)[0]);
+		for (int j = 0; j < i; j++)
+			CHECK(strcmp(timing_lost__name(i), timing_lost__name(j)));
+	}
+	for (int i = 0; i < TIMING_INVALID_MAX; i++)
+		CHECK(timing_invalid__name(i) && timing_invalid__name(i)[0]);
+}
+
 UNIT_MAIN()

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What share of launches is timed, and what it costs, by the time between them. */
+#include "../../src/plugin/budget.h"
+#include "unit.h"
+
+#define COST_NS	  5000
+#define SECOND_NS 1000000000ULL
+#define N_COMMS	  16
+
+struct nbp_control nccl_bpftrace_control = {.budget_ppm = 10000, .launch_cost_ns = COST_NS};
+
+static struct budget budget;
+
+static void fresh(void)
+{
+	memset(&budget, 0, sizeof(budget));
+}
+
+struct outcome {
+	uint64_t n, n_timed;
+	uint64_t longest_ns; /* without a timed launch */
+	double cost_percent;
+};
+
+/* One communicator that launches every `every` ns for `length`, from `now` on. */
+static struct outcome launch_for(uint64_t now, uint64_t every, uint64_t length)
+{
+	struct outcome o = {0};
+	uint64_t last = 0, from = now;
+
+	for (; now < from + length; now += every) {
+		o.n++;
+		if (!budget__take(&budget, now, last))
+			continue;
+		if (last && now - last > o.longest_ns)
+			o.longest_ns = now - last;
+		last = now;
+		o.n_timed++;
+	}
+	o.cost_percent = 100.0 * o.n_timed * COST_NS / length;
+	return o;
+}
+
+TEST(what_share_is_timed)
+{
+	static const struct {
+		uint64_t every_ns;
+		double least, most; /* percent of launches */
+	} cases[] = {
+		{10000, 1.9, 2.1},
+		{100000, 18, 21},
+		{1000000, 99.9, 100},
+		{20000000, 99.9, 100},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct outcome o;
+		double share;
+
+		fresh();
+		o = launch_for(SECOND_NS, cases[i].every_ns, 60 * SECOND_NS);
+		share = 100.0 * o.n_timed / o.n;
+		printf("     a launch every %5d us: %6.2f %% timed, %.3f %% of wall time, at most "
+		       "%.1f ms without\n",
+		       (int)(cases[i].every_ns / 1000), share, o.cost_percent, o.longest_ns / 1e6);
+		CHECK(share >= cases[i].least && share <= cases[i].most);
+		CHECK(o.cost_percent <= 1.001);
+		CHECK(o.longest_ns <= cases[i].every_ns + 1000000);
+	}
+}
+
+/* In any stretch of time, not only on average over a minute. */
+TEST(a_burst_costs_no_more_than_was_saved)
+{
+	for (uint64_t length = 1000000; length <= SECOND_NS; length *= 10) {
+		struct outcome o;
+
+		fresh();
+		o = launch_for(SECOND_NS, 10000, length);
+		/* what was saved and what is taken in advance are 12 ms of budget at most */
+		CHECK(o.n_timed * COST_NS <= (length + 13000000) / 100);
+	}
+}
+
+/* One that launches all the time does not starve those that do so now and then. */
+TEST(rare_ones_are_timed)
+{
+	uint64_t last[N_COMMS] = {0}, n[N_COMMS] = {0}, timed[N_COMMS] = {0}, all = 0;
+	uint64_t from = SECOND_NS, until = from + 10 * SECOND_NS;
+
+	fresh();
+	for (uint64_t now = from; now < until; now += 10000) {
+		for (int c = 0; c < N_COMMS; c++) {
+			/* the first every 10 us, the others every 50 ms, not at the same time */
+			if (c && (now - from) % 50000000 != c * 1230000ULL)
+				continue;
+			n[c]++;
+			if (!budget__take(&budget, now + c, last[c]))
+				continue;
+			last[c] = now;
+			timed[c]++;
+			all++;
+		}
+	}
+	for (int c = 1; c < N_COMMS; c++)
+		CHECK(n[c] >= 199 && timed[c] >= n[c] * 9 / 10);
+	printf("     busy: %d of %d timed; rare: %d of %d; %.3f %% of wall time\n", (int)timed[0],
+	       (int)n[0], (int)timed[1], (int)n[1], 100.0 * all * COST_NS / (until - from));
+	CHECK(all * COST_NS <= (until - from) / 100 * 1.01);
+}
+
+/* More rare ones than the budget has room for: it holds. */
+TEST(a_thousand_rare_ones_keep_it)
+{
+	static uint64_t last[1000];
+	uint64_t all = 0, from = SECOND_NS, until = from + 2 * SECOND_NS;
+
+	fresh();
+	for (uint64_t now = from; now < until; now += 20000) {
+		int c = (now / 20000) % 1000;
+
+		if (!budget__take(&budget, now, last[c]))
+			continue;
+		last[c] = now;
+		all++;
+	}
+	CHECK(all * COST_NS <= (until - from) / 100 + 130000);
+}
+
+/* A step: 200 launches 20 us apart, then 16 ms of nothing. Its first launch is always timed. */
+TEST(the_first_after_a_pause)
+{
+	uint64_t last = 0, now = SECOND_NS, timed = 0;
+	int first = 0, in_last_ms = 0;
+
+	fresh();
+	for (int step = 0; step < 500; step++) {
+		bool near_end = false;
+
+		for (int i = 0; i < 200; i++, now += 20000) {
+			if (!budget__take(&budget, now, last))
+				continue;
+			last = now;
+			timed++;
+			first += !i;
+			near_end |= i >= 150;
+		}
+		in_last_ms += near_end;
+		now += 16000000;
+	}
+	printf("     steps whose first launch is timed: %d of 500; one of the last 50: %d of 500; "
+	       "%.3f %% of wall time\n",
+	       first, in_last_ms, 100.0 * timed * COST_NS / (now - SECOND_NS));
+	CHECK_INT(first, 500);
+	CHECK(in_last_ms >= 400);
+	CHECK(timed * COST_NS <= (now - SECOND_NS) / 100);
+}
+
+TEST(off_and_without_bound)
+{
+	fresh();
+	nccl_bpftrace_control.budget_ppm = 0;
+	CHECK(!budget__take(&budget, SECOND_NS, 0));
+	nccl_bpftrace_control.budget_ppm = 1000000;
+	for (int i = 0; i < 100; i++)
+		CHECK(budget__take(&budget, SECOND_NS, SECOND_NS));
+	nccl_bpftrace_control.budget_ppm = 1; /* a launch every 5000 s would be too rare to see */
+	fresh();
+	CHECK(budget__take(&budget, SECOND_NS, 0));
+	CHECK(!budget__take(&budget, 4 * SECOND_NS, 0));
+	CHECK(budget__take(&budget, 17 * SECOND_NS, 0));
+	nccl_bpftrace_control.budget_ppm = 10000;
+}
+
+TEST(what_is_dearer_is_charged)
+{
+	fresh();
+	CHECK(budget__take(&budget, SECOND_NS, 0));
+	budget__charge(&budget, COST_NS + 1000000); /* 1 ms: 100 ms of budget */
+	CHECK(!budget__take(&budget, SECOND_NS + 80000000, SECOND_NS));
+	CHECK(!budget__take(&budget, SECOND_NS + 80000000, 0));
+	CHECK(budget__take(&budget, SECOND_NS + 102000000, SECOND_NS));
+}
+
+UNIT_MAIN()
