@@ -151,7 +151,7 @@ static struct handover_comm *handovers__comm(struct handovers *h, struct handove
 		comm->operations[i].sequence = NB_NO_SEQUENCE;
 	/* Made while its process was handed over: all its calls count, and its sums begin at 0. */
 	comm->has_counts = process->handed_over;
-	comm->counts_ns = process->plugin_ns;
+	comm->counts_ns = process->heard_ns;
 	HASH_ADD(hh, h->comms, key, sizeof(comm->key), comm);
 	return comm;
 }
@@ -201,8 +201,6 @@ void handovers__plugin_record(struct handovers *h, uint32_t tgid, const struct n
 		return;
 	}
 	process->heard_ns = now_ns;
-	if (r->time_ns > process->plugin_ns)
-		process->plugin_ns = r->time_ns;
 	comm = r->comm_id ? handovers__comm(h, process, r->comm_id) : NULL;
 	if (!comm)
 		return;

@@ -58,7 +58,8 @@ static void operation__add_unprobed(struct handover_operation *op, const struct 
 	op->last_ns = r->time_ns;
 	op->last_count = api->count;
 	op->last_datatype = api__datatype(api);
-	op->last_root = api->root;
+	op->last_root =
+		api->function == NBP_BROADCAST || api->function == NBP_REDUCE ? api->root : -1;
 }
 
 void comm__take_api(struct handover_comm *comm, const struct nbp_record *r)

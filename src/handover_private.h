@@ -70,9 +70,10 @@ struct handover_comm {
 	int32_t n_ranks;
 	uint32_t abi;
 	uint64_t ended_ns;
-	bool named, listed, is_placed;
+	bool named, listed;
+	bool is_taken, was_taken; /* its sums, at the last telling; ever */
 	bool has_counts;
-	uint64_t counts_ns;		      /* of the last sums */
+	uint64_t counts_ns; /* of the last sums: all calls before it have been told of */
 	struct nbp_count sums[NBP_N_COUNTED]; /* the last, and what came since */
 	struct handover_operation operations[NBP_N_COUNTED];
 	struct handover_comm *next, *prev; /* of its process */
@@ -87,9 +88,8 @@ struct handover_process {
 	bool unfit; /* its records cannot be true, or are too many */
 	uint64_t handed_over_ns, taken_back_ns;
 	uint64_t first_ns, heard_ns; /* of its plugin's records, by our clock */
-	uint64_t plugin_ns;  /* the last time that its plugin told of: all older calls are told */
-	uint64_t trouble_ns; /* last time that the plugin did not tell all */
-	uint64_t answered;   /* calls since */
+	uint64_t trouble_ns;	     /* last time that the plugin did not tell all */
+	uint64_t answered;	     /* calls since */
 	uint64_t gone_ns;
 	UT_hash_handle hh;
 };

@@ -49,6 +49,10 @@ int probe__iterator_fd(const struct probe *probe);
 int probe__new_mappings_fd(const struct probe *probe);
 int probe__events_fd(const struct probe *probe);
 
+/* What links of a trial saw; from now on a function may have two links, or may not any more. */
+const volatile uint64_t *probe__trial(const struct probe *probe);
+void probe__overlap_links(struct probe *probe, bool overlap);
+
 /* Becomes readable when enough waits in the ring; probe__consume() takes what is there. */
 int probe__ring_fd(const struct probe *probe);
 void probe__listen(struct probe *probe, const struct probe_listener *listener); /* copied */

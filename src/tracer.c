@@ -17,14 +17,20 @@ static void on_record(void *ctx, const struct nb_record *record)
 	struct tracer *tracer = ctx;
 	struct process *process;
 
+	handovers__probe_record(tracer->handovers, record);
 	if (record->kind == NB_KIND_CALL && tracer->on_call)
 		tracer->on_call(tracer->call_ctx, record);
 	if (record->kind != NB_KIND_LIFECYCLE)
 		return;
 	comms__record(tracer->comms, record);
 	process = processes__find(tracer->processes, record->tgid);
-	if (process && !process->gone_ns)
-		tracer__scan_later(process, 50 * NSEC_PER_MSEC, NEW_COMM_TRIES);
+	if (!process || process->gone_ns) { /* one that forked maps nothing anew */
+		tracer__meet(tracer, record->tgid);
+		return;
+	}
+	process->has_called = true;
+	tracer__scan_later(process, 50 * NSEC_PER_MSEC, NEW_COMM_TRIES);
+	tracer__arrange_calls(tracer, now_ns());
 }
 
 static void on_ring(void *ctx)
@@ -49,6 +55,7 @@ static void on_tick(void *ctx)
 
 	probe__consume(tracer->probe);
 	tracer__serve_plugins(tracer, now);
+	tracer__serve_handovers(tracer, now);
 	tracer__run_scans(tracer, now);
 	tracer__detach_unused(tracer, now);
 	tracer__retry_looks(tracer, now);
@@ -78,6 +85,7 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: libraries__new(&tracer->libraries);
 	err = err ?: processes__new(&tracer->processes, tracer->loop);
 	err = err ?: comms__new(&tracer->comms);
+	err = err ?: handovers__new(&tracer->handovers);
 	err = err ?: tracer__open_plugins(tracer);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
 	err = err ?: tracer__open_discover(tracer);
@@ -133,6 +141,8 @@ void tracer__free(struct tracer *tracer)
 		tracer__restore_knobs(tracer);
 	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
 		tracer__release_links(tracer);
+	if (tracer->processes && tracer->helpers)
+		tracer__drop_all_calls(tracer);
 	loop__remove(tracer->loop, tracer->ring);
 	loop__remove(tracer->loop, tracer->tick);
 	discover__free(tracer->discover);
@@ -141,6 +151,7 @@ void tracer__free(struct tracer *tracer)
 	libraries__free(tracer->libraries);
 	comms__free(tracer->comms);
 	timings__free(tracer->timings);
+	handovers__free(tracer->handovers);
 	gpu_table__free(tracer->gpus);
 	probe__free(tracer->probe);
 	free(tracer);
@@ -179,6 +190,7 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 	struct process *process = processes__find(tracer->processes, key->tgid);
 	struct comm *comm = comms__count(tracer->comms, key, counter);
 
+	handovers__count(tracer->handovers, key, counter);
 	if (process && !process->has_called) {
 		process->has_called = true;
 		if (process->is_fork_copy)
@@ -202,7 +214,13 @@ int tracer__refresh(struct tracer *tracer)
 	tracer->refreshed_ns = now_ns();
 	err = probe__consume(tracer->probe);
 	comms__begin(tracer->comms);
-	return probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
+	handovers__begin(tracer->handovers);
+	err = probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
+	handovers__end(tracer->handovers);
+	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);
+	if (!err)
+		tracer__decide_handovers(tracer, tracer->refreshed_ns);
+	return err;
 }
 
 /* Keys of what has expired, and what each process keeps. */
@@ -256,6 +274,7 @@ static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
 			probe__uncharge_process(tracer->probe, sweep.keys[i].tgid);
 	free(sweep.keys);
 	comms__expire(tracer->comms, before_ns);
+	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);
 }
 
 void tracer__expire(struct tracer *tracer)
@@ -266,6 +285,7 @@ void tracer__expire(struct tracer *tracer)
 	if (comms__any_expired(tracer->comms, before_ns))
 		tracer__drop_comms(tracer, before_ns);
 	timings__expire(tracer->timings, before_ns);
+	handovers__expire(tracer->handovers, before_ns);
 	tracer__drop_processes(tracer, before_ns);
 }
 

@@ -314,7 +314,7 @@ struct model_sums {
 	uint64_t calls[MODEL_COMMS][NBP_N_COUNTED], bytes[MODEL_COMMS][NBP_N_COUNTED];
 };
 
-static void take_sum(void *ctx, const struct handover_calls *calls)
+static bool take_sum(void *ctx, const struct handover_calls *calls)
 {
 	struct model_sums *sums = ctx;
 	int comm = calls->comm_hash - model__hash(0);
@@ -325,6 +325,7 @@ static void take_sum(void *ctx, const struct handover_calls *calls)
 		sums->calls[comm][i] += calls->calls;
 		sums->bytes[comm][i] += calls->type_bytes;
 	}
+	return true;
 }
 
 static void agent__read(struct model *m, struct model_sums *sums)
