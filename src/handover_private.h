@@ -88,8 +88,9 @@ struct handover_process {
 	bool unfit; /* its records cannot be true, or are too many */
 	uint64_t handed_over_ns, taken_back_ns;
 	uint64_t first_ns, heard_ns; /* of its plugin's records, by our clock */
-	uint64_t trouble_ns;	     /* last time that the plugin did not tell all */
-	uint64_t answered;	     /* calls since */
+	uint64_t missed_ns;  /* last time that a record of its plugin was found to be lost */
+	uint64_t trouble_ns; /* last time that the plugin did not tell all */
+	uint64_t answered;   /* calls since */
 	uint64_t gone_ns;
 	UT_hash_handle hh;
 };

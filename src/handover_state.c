@@ -2,11 +2,12 @@
 /* Readings of the counters, what follows from them, and who may do without probes. */
 #include "handover_private.h"
 
-#define PROOF_CALLS 8			/* answered ones, before the probes may go */
-#define PROOF_NS    (2 * NSEC_PER_SEC)	/* and so long without trouble */
-#define SILENCE_NS  (5 * NSEC_PER_SEC)	/* a plugin speaks every second */
-#define ANSWER_NS   (1 * NSEC_PER_SEC)	/* a call not told of by then shows that not all are */
-#define WAIT_NS	    (10 * NSEC_PER_SEC) /* and by then it is not waited for any more */
+#define PROOF_CALLS 8			  /* answered ones, before the probes may go */
+#define PROOF_NS    (2 * NSEC_PER_SEC)	  /* and so long without trouble */
+#define QUIET_NS    (500 * NSEC_PER_MSEC) /* and so long without a loss */
+#define SILENCE_NS  (5 * NSEC_PER_SEC)	  /* a plugin speaks every second */
+#define ANSWER_NS   (1 * NSEC_PER_SEC)	  /* a call not told of by then shows that not all are */
+#define WAIT_NS	    (10 * NSEC_PER_SEC)	  /* and by then it is not waited for any more */
 
 /* ---- readings of the counters ---- */
 
@@ -72,13 +73,24 @@ static bool process__is_told_of(const struct handover_process *process)
 	return true;
 }
 
+/* No probed call waits for a record that was lost: a later one might be taken for it. */
+static bool process__is_settled(const struct handover_process *process)
+{
+	for (const struct handover_comm *comm = process->comms; comm; comm = comm->next)
+		for (int i = 0; i < NBP_N_COUNTED; i++)
+			if (comm->operations[i].missing[0].sum.calls)
+				return false;
+	return true;
+}
+
 bool handovers__ready(const struct handovers *h, uint32_t tgid, uint64_t now_ns)
 {
 	const struct handover_process *process = handovers__find(h, tgid);
 
 	return process && !process->handed_over && process->answered >= PROOF_CALLS &&
 	       now_ns > process->first_ns + PROOF_NS && now_ns > process->trouble_ns + PROOF_NS &&
-	       now_ns < process->heard_ns + PROOF_NS && process__is_told_of(process);
+	       now_ns > process->missed_ns + QUIET_NS && now_ns < process->heard_ns + PROOF_NS &&
+	       process__is_told_of(process) && process__is_settled(process);
 }
 
 bool handovers__knows(const struct handovers *h, uint32_t tgid, uint64_t hash, int32_t rank)

@@ -352,10 +352,19 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 {
 	if (reason == TRACER_LOST_BAD_RECORD)
 		return probe__bad_records(tracer->probe) + tracer->refused;
+	if (reason == TRACER_LOST_HANDOVER)
+		return handovers__uncertain(tracer->handovers);
 	return probe__lost(tracer->probe, reason);
 }
 
 const char *tracer__lost_name(int reason)
 {
-	return reason == TRACER_LOST_BAD_RECORD ? "bad_record" : nb_lost__name(reason);
+	switch (reason) {
+	case TRACER_LOST_BAD_RECORD:
+		return "bad_record";
+	case TRACER_LOST_HANDOVER:
+		return "handover";
+	default:
+		return nb_lost__name(reason);
+	}
 }

@@ -79,7 +79,7 @@ struct tracer_census {
 struct tracer_census tracer__census(struct tracer *tracer);
 
 /* Records lost, by reason; what user space refuses is one more reason. */
-enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_MAX };
+enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_HANDOVER, TRACER_LOST_MAX };
 uint64_t tracer__lost(struct tracer *tracer, int reason);
 const char *tracer__lost_name(int reason);
 

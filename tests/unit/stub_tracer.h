@@ -112,9 +112,9 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 
 const char *tracer__lost_name(int reason)
 {
-	static const char *const names[TRACER_LOST_MAX] = {"ring_full",	 "counter_full",
-							   "bad_cookie", "plugin_ring_full",
-							   "bad_batch",	 "bad_record"};
+	static const char *const names[TRACER_LOST_MAX] = {
+		"ring_full", "counter_full", "bad_cookie", "plugin_ring_full",
+		"bad_batch", "bad_record",   "handover"};
 
 	return names[reason];
 }
