@@ -240,7 +240,7 @@ void handovers__probe_record(struct handovers *h, const struct nb_record *r)
 	if (function < 0)
 		return;
 	comm = handovers__by_name(h, r->tgid, r->comm_hash, r->rank);
-	if (comm && r->n_ranks != 1)
+	if (comm && comm->has_counts && r->n_ranks != 1)
 		comm__take_probe(h, comm, function, r);
 	else if (r->count)
 		process__trouble(process, r->time_ns);

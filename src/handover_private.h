@@ -21,7 +21,7 @@
 struct waiting_call {
 	uint64_t time_ns;
 	uint32_t arguments; /* hash */
-	bool answered;
+	uint32_t skip;	    /* 0: it waits; answered: so far back lies the next one that may wait */
 };
 
 struct waiting {
