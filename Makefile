@@ -25,7 +25,9 @@ LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
 SOURCES := $(wildcard src/*.c)
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
-BPF_SOURCES := $(wildcard bpf/*.bpf.c)
+# What the others declare extern is linked first: libbpf 1.1 loses it otherwise.
+BPF_FIRST := bpf/nccl_bpftrace.bpf.c
+BPF_SOURCES := $(BPF_FIRST) $(filter-out $(BPF_FIRST),$(wildcard bpf/*.bpf.c))
 BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 

@@ -7,6 +7,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "arguments.bpf.h"
 #include "links.bpf.h"
 #include "shared.bpf.h"
 
@@ -27,6 +28,8 @@ const volatile bool with_records = true;
 /* Indexed by enum nb_lost; added to atomically, see above. */
 __u64 lost[NB_LOST_MAX];
 
+bool with_graphs;
+
 struct events events SEC(".maps");
 
 struct {
@@ -37,6 +40,9 @@ struct {
 } counters SEC(".maps");
 
 struct processes processes SEC(".maps");
+struct capturers capturers SEC(".maps");
+struct captures captures SEC(".maps");
+struct captured captured SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -44,44 +50,6 @@ struct {
 	__type(value, struct nb_library);
 	__uint(max_entries, NB_MAX_LIBRARIES);
 } libraries SEC(".maps");
-
-#define N_REGS 8 /* a power of two, so that an index is bounded by a mask */
-
-struct arguments {
-	__u64 reg[N_REGS];
-	__u64 stack; /* address of the first stack argument */
-};
-
-static __always_inline void arguments__load(struct arguments *a, struct pt_regs *ctx)
-{
-	a->reg[0] = PT_REGS_PARM1(ctx);
-	a->reg[1] = PT_REGS_PARM2(ctx);
-	a->reg[2] = PT_REGS_PARM3(ctx);
-	a->reg[3] = PT_REGS_PARM4(ctx);
-	a->reg[4] = PT_REGS_PARM5(ctx);
-#if defined(__TARGET_ARCH_x86)
-	a->reg[5] = ctx->r9;
-	a->reg[6] = a->reg[7] = 0;
-	a->stack = PT_REGS_SP(ctx) + 8; /* above the return address */
-#elif defined(__TARGET_ARCH_arm64)
-	a->reg[5] = ((struct user_pt_regs *)ctx)->regs[5];
-	a->reg[6] = ((struct user_pt_regs *)ctx)->regs[6];
-	a->reg[7] = ((struct user_pt_regs *)ctx)->regs[7];
-	a->stack = PT_REGS_SP(ctx);
-#endif
-}
-
-static __always_inline __u64 arguments__get(const struct arguments *a, __u8 slot, __u64 absent)
-{
-	__u64 value = absent;
-
-	if (slot < N_REGS)
-		return a->reg[slot & (N_REGS - 1)];
-	if (slot != NB_SLOT_NONE)
-		bpf_probe_read_user(&value, sizeof(value),
-				    (void *)(a->stack + 8 * (slot - NB_SLOT_STACK)));
-	return value;
-}
 
 /* {commHash, rank, nRanks} as they lie in the communicator of NCCL >= 2.18.3. */
 struct identity {
@@ -144,21 +112,6 @@ static __always_inline void key__overflow(struct nb_key *key)
 {
 	key__forget_identity(key);
 	key->comm = NB_COMM_OVERFLOW;
-}
-
-/* One more key for the process, if it may have one: where that is counted, else NULL. */
-static __always_inline __u32 *process__charge(__u32 tgid)
-{
-	__u32 zero = 0, *keys = bpf_map_lookup_elem(&processes, &tgid);
-
-	if (!keys) {
-		bpf_map_update_elem(&processes, &tgid, &zero, BPF_NOEXIST);
-		keys = bpf_map_lookup_elem(&processes, &tgid);
-	}
-	if (!keys || *keys >= NB_KEYS_PER_PROCESS)
-		return NULL;
-	__sync_fetch_and_add(keys, 1);
-	return keys;
 }
 
 static __noinline struct nb_counter *counter__insert(struct nb_key *key)
@@ -226,21 +179,88 @@ static __always_inline void counter__sequence(struct nb_counter *counter, const 
 	}
 }
 
-static __always_inline void counter__add(struct nb_counter *counter, const struct nb_record *r)
+static __always_inline void tally__add(struct nb_tally *tally, const struct nb_record *r)
 {
 	__u8 size = r->datatype < NB_MAX_DATATYPES ? datatype_size[r->datatype] : 0;
 
-	__sync_fetch_and_add(&counter->calls, 1);
+	__sync_fetch_and_add(&tally->calls, 1);
 	if (size && r->count <= (1ULL << 56) / size)
-		__sync_fetch_and_add(&counter->type_bytes, r->count * size);
+		__sync_fetch_and_add(&tally->type_bytes, r->count * size);
 	else if (r->count)
-		__sync_fetch_and_add(&counter->unknown_types, 1);
+		__sync_fetch_and_add(&tally->unknown_types, 1);
+}
+
+static __always_inline void counter__add(struct nb_counter *counter, const struct nb_record *r)
+{
+	tally__add(&counter->launched, r);
 	counter->last_ns = r->time_ns;
 	counter->last_count = r->count;
 	counter->last_datatype = r->datatype;
 	counter->last_redop = r->redop;
 	counter->last_root = r->root;
 	counter__sequence(counter, r);
+}
+
+/* Under capture: into the graph, not onto the GPU. NCCL does not number it. */
+static __noinline int counter__add_captured(struct nb_counter *counter,
+					    struct nb_capturer *capturer,
+					    const struct nb_captured_key *key,
+					    const struct nb_record *r)
+{
+	const struct nb_tally fresh = {};
+	struct nb_capture *capture;
+	struct nb_tally *tally;
+	__u32 *keys;
+
+	if (!counter || !capturer || !key || !r)
+		return 0;
+	tally__add(&counter->captured, r);
+	counter->last_ns = r->time_ns;
+	if (key->capture == NB_CAPTURE_UNKNOWN)
+		return 0;
+	capture = capture__add(key->capture, key->key.tgid, 1 + capturer->to_graph);
+	if (!capture) {
+		capturer->capture = NB_CAPTURE_UNKNOWN;
+		return 0;
+	}
+	tally = bpf_map_lookup_elem(&captured, key);
+	if (!tally) {
+		keys = process__charge(key->key.tgid);
+		if (keys && bpf_map_update_elem(&captured, key, &fresh, BPF_NOEXIST))
+			__sync_fetch_and_add(keys, -1);
+		tally = bpf_map_lookup_elem(&captured, key);
+	}
+	if (tally)
+		tally__add(tally, r);
+	else
+		capture->unknown = 1;
+	return 0;
+}
+
+/* Of the thread, when it captures; NULL. */
+static __always_inline struct nb_capturer *capturer__of_thread(void)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct nb_capturer *capturer = NULL;
+
+	if (with_graphs)
+		capturer = bpf_map_lookup_elem(&capturers, &thread);
+	return capturer && capturer->capture ? capturer : NULL;
+}
+
+static __always_inline void call__add(struct nb_counter *counter, const struct nb_key *key,
+				      const struct nb_record *r)
+{
+	struct nb_capturer *capturer = capturer__of_thread();
+	struct nb_captured_key captured_key;
+
+	if (!capturer) {
+		counter__add(counter, r);
+		return;
+	}
+	captured_key.capture = capturer->capture;
+	captured_key.key = *key;
+	counter__add_captured(counter, capturer, &captured_key, r);
 }
 
 static __always_inline void record__load(struct nb_record *r, const struct arguments *a,
@@ -319,7 +339,7 @@ static __always_inline void call__count(struct nb_record *r, const struct nb_lib
 			record__send(r);
 		return;
 	}
-	counter__add(counter, r);
+	call__add(counter, &key, r);
 	if (!with_records || record__send(r))
 		return;
 	__sync_fetch_and_add(&counter->lost, 1);

@@ -24,6 +24,11 @@
 #define NB_SLOT_NONE  0xff /* same values as NCCL_SLOT_* in src/nccl_api.h (asserted there) */
 #define NB_SLOT_STACK 0x10
 
+#define NB_MAX_CAPTURES	 8192  /* captures with NCCL calls in them */
+#define NB_MAX_CAPTURED	 16384 /* what was called in them, by communicator and function */
+#define NB_MAX_HANDLES	 16384 /* CUDA graphs, and streams under capture */
+#define NB_MAX_CAPTURERS 8192  /* threads that have made a graph */
+
 /*
  * Attach cookie: which link, by age; which file, which row of the API table. Of two links on one
  * function the newer one has the greater number.
@@ -77,12 +82,20 @@ _Static_assert(sizeof(struct nb_key) == 32, "nb_key");
 
 #define NB_COMM_OVERFLOW (~0ULL)
 
-struct nb_counter {
+/* Some calls, summed up. */
+struct nb_tally {
 	__u64 calls;
 	__u64 type_bytes;    /* sum of count x size of type, saturated per call, not overflowing */
 	__u64 unknown_types; /* calls whose datatype has no known size; they add no bytes */
-	__u64 lost;	     /* calls whose record found no place in the ring */
-	__u64 first_ns;	     /* CLOCK_MONOTONIC */
+};
+
+_Static_assert(sizeof(struct nb_tally) == 24, "nb_tally");
+
+struct nb_counter {
+	struct nb_tally launched;
+	struct nb_tally captured; /* into a CUDA graph; they are in nothing below but the times */
+	__u64 lost;		  /* calls whose record found no place in the ring */
+	__u64 first_ns;		  /* CLOCK_MONOTONIC */
 	__u64 last_ns;
 	__u64 sequence; /* NCCL's number at the last call's entry, NB_NO_SEQUENCE: not known */
 	__u64 pending;	/* launching calls since that number last changed, the last one included */
@@ -93,9 +106,74 @@ struct nb_counter {
 	__u32 lost_empty; /* of `lost`: calls of count 0, of which no plugin tells */
 };
 
-_Static_assert(sizeof(struct nb_counter) == 88, "nb_counter");
+_Static_assert(sizeof(struct nb_counter) == 112, "nb_counter");
 
 #define NB_NO_SEQUENCE (~0ULL)
+
+/* What a probed function of libcuda does; the attach cookie's function. */
+enum nb_graph_call {
+	NB_GRAPH_BEGIN,		 /* (stream, ...): a capture begins */
+	NB_GRAPH_BEGIN_TO_GRAPH, /* (stream, graph, ...): into a graph that exists */
+	NB_GRAPH_END,		 /* (stream, address for the graph) */
+	NB_GRAPH_INSTANTIATE,	 /* (address for the executable, graph, ...) */
+	NB_GRAPH_LAUNCH,	 /* (executable, stream) */
+	NB_GRAPH_DESTROY,	 /* (graph) */
+	NB_GRAPH_EXEC_DESTROY,	 /* (executable) */
+	NB_GRAPH_ADD_CHILD,	 /* (address, graph, ..., ..., child) */
+	NB_GRAPH_STREAM_DESTROY, /* (stream) */
+	NB_GRAPH_CALLS,
+};
+
+/* One stretch of capture, by a number given once. Without an entry: no NCCL call was in it. */
+struct nb_capture {
+	__u64 launches; /* of executable graphs made from it */
+	__u64 last_ns;	/* CLOCK_MONOTONIC of the last one; 0: none */
+	__u32 tgid;
+	__u32 refs;    /* graphs and executables of it, and what is about to become one */
+	__u32 unknown; /* not all that is in it is known: its launches tell nothing */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct nb_capture) == 32, "nb_capture");
+
+#define NB_CAPTURE_UNKNOWN (~0ULL)
+/* Under this number: a process's launches of what is not known. */
+#define NB_CAPTURE_OF_STRANGER(tgid) (1ULL << 63 | (tgid))
+
+struct nb_captured_key {
+	__u64 capture;
+	struct nb_key key;
+};
+
+_Static_assert(sizeof(struct nb_captured_key) == 40, "nb_captured_key");
+
+enum nb_handle_kind {
+	NB_HANDLE_GRAPH,
+	NB_HANDLE_EXEC,
+	NB_HANDLE_STREAM, /* under capture */
+	NB_HANDLE_WAITS,  /* handle 0 to 7: a thread that waits for one */
+};
+
+struct nb_handle_key {
+	__u64 handle;
+	__u32 tgid;
+	__u32 kind; /* enum nb_handle_kind */
+};
+
+_Static_assert(sizeof(struct nb_handle_key) == 16, "nb_handle_key");
+
+/* What a thread is at: the kernel's number of the thread is the key. */
+struct nb_capturer {
+	__u64 capture; /* under way; 0: none */
+	__u64 stream;
+	__u32 to_graph;	    /* the graph has its handle already */
+	__u32 pending_kind; /* enum nb_handle_kind */
+	/* Where the driver puts a handle after we have looked: read at the next graph call. */
+	__u64 pending_at; /* 0: none */
+	__u64 pending_capture;
+};
+
+_Static_assert(sizeof(struct nb_capturer) == 40, "nb_capturer");
 
 enum nb_kind {
 	NB_KIND_CALL = 1,
@@ -143,6 +221,8 @@ enum nb_lost {
 	NB_LOST_BAD_COOKIE,   /* a probe fired that belongs to no known library or function */
 	NB_LOST_PLUGIN_RING_FULL, /* records of the plugin that found no place */
 	NB_LOST_BAD_BATCH, /* records that could not be read from the plugin, or a batch too long */
+	NB_LOST_GRAPH_FULL, /* a CUDA graph's call that found no place: a launch of it is in no
+			       counter */
 	NB_LOST_MAX,
 };
 

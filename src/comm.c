@@ -111,7 +111,7 @@ static void comms__name(struct comms *comms, struct comm *comm)
 	snprintf(comm->label, sizeof(comm->label), "%016" PRIx64, comm->key.hash);
 }
 
-struct comm *comms__find(struct comms *comms, const struct comm_key *key)
+struct comm *comms__find(const struct comms *comms, const struct comm_key *key)
 {
 	struct comm *comm;
 
@@ -200,14 +200,19 @@ void comms__begin(struct comms *comms)
 		for (int i = 0; i < NCCL_OP_MAX; i++) {
 			struct comm_operation *op = &comm->operations[i];
 
-			op->calls = op->type_bytes = op->unknown_types = op->lost = 0;
-			op->last_ns = 0;
+			memset(op->tally, 0, sizeof(op->tally));
+			op->tally[COMM_REPLAYED] = op->past;
+			op->lost = op->last_ns = 0;
 		}
 }
 
 static void operation__take_last(struct comm_operation *op, const struct nb_counter *c)
 {
+	if (c->last_ns < op->last_ns)
+		return;
 	op->last_ns = c->last_ns;
+	if (!c->launched.calls) /* captured ones say nothing of what is done now */
+		return;
 	op->last_count = c->last_count;
 	op->last_datatype = c->last_datatype;
 	op->last_redop = c->last_redop;
@@ -243,12 +248,7 @@ static void comms__revive(struct comms *comms, struct comm *comm)
 
 struct comm *comms__count(struct comms *comms, const struct nb_key *key, const struct nb_counter *c)
 {
-	const struct comm_key comm_key = {
-		.address = key->comm,
-		.hash = key->comm_hash,
-		.tgid = key->tgid,
-		.rank = key->rank,
-	};
+	const struct comm_key comm_key = comm_key__of(key);
 	struct comm *comm = comms__find(comms, &comm_key);
 	struct comm_operation *op;
 	bool is_new = !comm;
@@ -268,12 +268,10 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 		comms__revive(comms, comm);
 	}
 	op = &comm->operations[nccl_functions[key->function].operation];
-	op->calls += c->calls;
-	op->type_bytes += c->type_bytes;
-	op->unknown_types += c->unknown_types;
+	tally__add(&op->tally[COMM_LAUNCHED], &c->launched, 1);
+	tally__add(&op->tally[COMM_CAPTURED], &c->captured, 1);
 	op->lost += c->lost;
-	if (c->last_ns >= op->last_ns)
-		operation__take_last(op, c);
+	operation__take_last(op, c);
 	return comm;
 }
 
@@ -301,7 +299,7 @@ static void comm__take_sequences(struct comm *comm, const struct nccl_identity *
 		const struct nccl_function *fn = &nccl_functions[i];
 
 		if (fn->sequence >= 0 && fn->sequence < NCCL_N_SEQUENCES &&
-		    !comm->operations[fn->operation].calls)
+		    !comm->operations[fn->operation].tally[COMM_LAUNCHED].calls)
 			comm->operations[fn->operation].sequence = id->sequence[fn->sequence];
 	}
 }

@@ -20,13 +20,20 @@ enum comm_identity {
 	COMM_OBSERVED,	/* its creation was seen */
 };
 
+/* How an operation comes to run; what a call does. */
+enum comm_mode {
+	COMM_LAUNCHED, /* called, and launched by that */
+	COMM_CAPTURED, /* called on a stream under capture: into a CUDA graph */
+	COMM_REPLAYED, /* run by the launch of such a graph */
+	COMM_MODES,
+};
+
 struct comm_operation {
-	uint64_t calls;
-	uint64_t type_bytes; /* sum of count x size of type */
-	uint64_t unknown_types;
-	uint64_t lost;	   /* calls whose record was lost */
-	uint64_t last_ns;  /* CLOCK_MONOTONIC of the last call; 0: none seen */
-	uint64_t sequence; /* absolute number of the last call, NB_NO_SEQUENCE: not known */
+	struct nb_tally tally[COMM_MODES];
+	struct nb_tally past; /* of COMM_REPLAYED: by graphs that are no more */
+	uint64_t lost;	      /* calls whose record was lost */
+	uint64_t last_ns;     /* CLOCK_MONOTONIC of the last call; 0: none seen */
+	uint64_t sequence;    /* absolute number of the last call, NB_NO_SEQUENCE: not known */
 	uint64_t last_count;
 	uint32_t last_datatype, last_redop;
 	int32_t last_root;
@@ -51,6 +58,7 @@ struct comm {
 	uint64_t known_ns;	    /* since when we know of it */
 	uint64_t read_ns;	    /* when its struct was last read; 0: never */
 	uint64_t first_ns, last_ns; /* of calls; 0: none seen */
+	uint64_t replayed_ns;	    /* last launch of a graph with its operations; 0: none seen */
 	uint64_t dead_ns;	    /* when its end was seen; 0: alive as far as known */
 	bool learnt;		    /* its struct was read */
 	bool is_mixed;		    /* several in succession that nothing tells apart */
@@ -63,6 +71,12 @@ struct comm {
 	struct comm_operation operations[NCCL_OP_MAX];
 	UT_hash_handle hh;
 };
+
+/* When an operation was last called, or run by a graph; 0: never seen. */
+static inline uint64_t comm__last_ns(const struct comm *comm)
+{
+	return comm->replayed_ns > comm->last_ns ? comm->replayed_ns : comm->last_ns;
+}
 
 struct comms;
 
@@ -80,13 +94,21 @@ void comms__begin(struct comms *comms);
 struct comm *comms__count(struct comms *comms, const struct nb_key *key,
 			  const struct nb_counter *counter);
 
+/*
+ * What one capture holds of one function of a communicator, and how often it was launched, since
+ * comms__begin(). The captured calls themselves are told by comms__count(). is_past: it cannot be
+ * launched any more, and is told for the last time.
+ */
+void comms__replay(struct comms *comms, const struct nb_key *key, const struct nb_tally *captured,
+		   const struct nb_capture *capture, bool is_past);
+
 /* Calls of one operation that no probe saw, told by the process's plugin. */
 struct comm_calls {
 	uint32_t tgid;
 	int32_t rank, n_ranks;
 	uint64_t hash;
 	enum nccl_operation operation;
-	uint64_t calls, type_bytes;
+	struct nb_tally launched, captured;
 	uint64_t last_ns, last_count, sequence; /* as in struct comm_operation */
 	uint32_t last_datatype;
 	int32_t last_root; /* -1: none, or not known */
@@ -144,7 +166,11 @@ unsigned int comms__count_of(const struct comms *comms);
  * Bytes of an operation in the sense of nccl-tests' size column (contract: AllReduce, Broadcast,
  * Reduce, Send, Recv count x size; the others x ranks). False: the size is not known.
  */
-bool comm__bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
+bool comm__bytes(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
+		 uint64_t *ret);
+
+/* Operations that ran: launched or replayed. */
+uint64_t comm__ran(const struct comm *comm, enum nccl_operation operation);
 
 /*
  * The sequence number to export, false when there is none: NCCL's own, or our count when NCCL

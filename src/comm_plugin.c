@@ -60,8 +60,8 @@ struct comm *comms__add_calls(struct comms *comms, const struct comm_calls *c, b
 	if (!comm)
 		return NULL;
 	op = &comm->operations[c->operation];
-	op->calls += c->calls;
-	op->type_bytes += c->type_bytes;
+	tally__add(&op->tally[COMM_LAUNCHED], &c->launched, 1);
+	tally__add(&op->tally[COMM_CAPTURED], &c->captured, 1);
 	if (!comm->first_ns)
 		comm->first_ns = c->last_ns;
 	if (c->last_ns > comm->last_ns)

@@ -60,6 +60,24 @@ static inline uint64_t comm__alive_ns(const struct comm *comm)
 	return comm->last_ns > comm->read_ns ? comm->last_ns : comm->read_ns;
 }
 
+/* What tells the communicator of a counter. */
+static inline struct comm_key comm_key__of(const struct nb_key *key)
+{
+	return (struct comm_key){
+		.address = key->comm,
+		.hash = key->comm_hash,
+		.tgid = key->tgid,
+		.rank = key->rank,
+	};
+}
+
+static inline void tally__add(struct nb_tally *sum, const struct nb_tally *tally, uint64_t times)
+{
+	sum->calls += tally->calls * times;
+	sum->type_bytes += tally->type_bytes * times;
+	sum->unknown_types += tally->unknown_types * times;
+}
+
 /* comm_owner.c: what is remembered per process, the creations seen there above all. */
 struct owner *comms__find_owner(const struct comms *comms, uint32_t tgid);
 /* Makes it; NULL: no memory. */
@@ -74,11 +92,10 @@ void comms__claim_creation(struct comms *comms, struct comm *comm);
  */
 struct comm *comms__adopt(struct comms *comms, const struct comm_key *key);
 
-/* comm.c */
-struct comm *comms__find(struct comms *comms, const struct comm_key *key);
+/* comm.c: that very one, or NULL. */
+struct comm *comms__find(const struct comms *comms, const struct comm_key *key);
 struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
 			uint64_t now_ns);
-struct public_name *comms__find_name(const struct comms *comms, uint64_t hash, int64_t rank);
 
 /* comm.c: the living communicator at an address, or NULL. */
 struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address);

@@ -17,9 +17,10 @@ static bool times_ranks(enum nccl_operation operation)
 	return false;
 }
 
-bool comm__bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+bool comm__bytes(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
+		 uint64_t *ret)
 {
-	uint64_t bytes = comm->operations[operation].type_bytes;
+	uint64_t bytes = comm->operations[operation].tally[mode].type_bytes;
 
 	if (times_ranks(operation)) {
 		if (!comm->n_ranks)
@@ -30,6 +31,13 @@ bool comm__bytes(const struct comm *comm, enum nccl_operation operation, uint64_
 	return true;
 }
 
+uint64_t comm__ran(const struct comm *comm, enum nccl_operation operation)
+{
+	const struct nb_tally *tally = comm->operations[operation].tally;
+
+	return tally[COMM_LAUNCHED].calls + tally[COMM_REPLAYED].calls;
+}
+
 bool comm__sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
 {
 	const struct comm_operation *op = &comm->operations[operation];
@@ -37,7 +45,7 @@ bool comm__sequence(const struct comm *comm, enum nccl_operation operation, uint
 	if (op->sequence != NB_NO_SEQUENCE)
 		*ret = op->sequence;
 	else if (comm->identity == COMM_OBSERVED)
-		*ret = op->calls;
+		*ret = op->tally[COMM_LAUNCHED].calls;
 	else
 		return false;
 	return true;
@@ -56,7 +64,7 @@ bool comm__signature(const struct comm *comm, enum nccl_operation operation, uin
 	uint32_t redop = op->last_redop == ~0U || op->last_redop < 5 ? op->last_redop : 5;
 	uint64_t hash = 0;
 
-	if (!op->last_ns || operation > NCCL_OP_Scatter)
+	if (!op->tally[COMM_LAUNCHED].calls || operation > NCCL_OP_Scatter)
 		return false;
 	/* a rank whose plugin does not tell the reduction must not seem to disagree */
 	if (op->last_unprobed && (operation == NCCL_OP_AllReduce || operation == NCCL_OP_Reduce ||

@@ -13,6 +13,7 @@
 #define FIND_CHUNK	  (256UL << 10)
 #define SYMBOLS_AT_ONCE	  4096
 #define MAX_HASH_CHAIN	  4096
+#define MAX_DYNAMIC	  128 /* entries of .dynamic looked at; DT_SONAME is among the first */
 
 static bool elf_file__has(const struct elf_file *file, uint64_t offset, uint64_t len)
 {
@@ -331,6 +332,26 @@ int elf_file__dynamic_symbol(const struct elf_file *file, const char *name, Elf6
 			return -ENOENT;
 	}
 	return -EBADMSG;
+}
+
+bool elf_file__is_called(const struct elf_file *file, const char *soname)
+{
+	const Elf64_Shdr *section = elf_file__section_of_type(file, SHT_DYNAMIC);
+	const Elf64_Shdr *strings = section ? elf_file__strings_of(file, section) : NULL;
+	size_t len = strlen(soname) + 1;
+	Elf64_Dyn entry = {.d_tag = DT_NULL};
+	char found[64];
+
+	for (unsigned int i = 0; strings && i < MAX_DYNAMIC && entry.d_tag != DT_SONAME; i++)
+		if (i >= section->sh_size / sizeof(entry) ||
+		    elf_file__read(file, section->sh_offset + i * sizeof(entry), &entry,
+				   sizeof(entry)))
+			return false;
+	if (entry.d_tag != DT_SONAME || len > sizeof(found) ||
+	    entry.d_un.d_val >= strings->sh_size || strings->sh_size - entry.d_un.d_val < len)
+		return false;
+	return !elf_file__read(file, strings->sh_offset + entry.d_un.d_val, found, len) &&
+	       !memcmp(found, soname, len);
 }
 
 const Elf64_Phdr *elf_file__segment(const struct elf_file *file, uint64_t vaddr, uint32_t flags)

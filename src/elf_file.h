@@ -60,6 +60,9 @@ int elf_file__each_symbol(const struct elf_file *file, const Elf64_Shdr *table, 
  */
 int elf_file__dynamic_symbol(const struct elf_file *file, const char *name, Elf64_Sym *ret);
 
+/* Whether it is a library of that name (DT_SONAME). */
+bool elf_file__is_called(const struct elf_file *file, const char *soname);
+
 /* The loaded segment with these flags (PF_X) that holds an address and is in the file; NULL. */
 const Elf64_Phdr *elf_file__segment(const struct elf_file *file, uint64_t vaddr, uint32_t flags);
 

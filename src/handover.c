@@ -9,12 +9,13 @@
 
 #define FUTURE_NS (1 * NSEC_PER_SEC) /* a plugin's clock is ours */
 
-int handovers__new(struct handovers **ret)
+int handovers__new(struct handovers **ret, uint64_t proof_ns)
 {
 	struct handovers *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return -ENOMEM;
+	h->proof_ns = proof_ns;
 	*ret = h;
 	return 0;
 }

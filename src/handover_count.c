@@ -54,6 +54,10 @@ static void operation__add_unprobed(struct handover_operation *op, const struct 
 
 	op->unprobed++;
 	op->unprobed_bytes += api__bytes(api);
+	if (api->capture == NBP_CAPTURED_YES) {
+		op->captured.calls++;
+		op->captured.bytes += api__bytes(api);
+	}
 	if (r->time_ns < op->last_ns)
 		return;
 	op->last_ns = r->time_ns;

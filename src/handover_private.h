@@ -48,7 +48,8 @@ struct handover_operation {
 	struct missing missing[MAX_MISSING]; /* oldest first; one of 0 calls is free */
 	/* For good. */
 	struct nbp_count settled;
-	uint64_t told_bytes; /* the highest that handovers__each() gave */
+	struct nbp_count captured; /* of them */
+	uint64_t told_bytes;	   /* the highest that handovers__each() gave */
 	uint64_t last_ns, last_count, sequence;
 	uint32_t last_datatype;
 	int32_t last_root;
@@ -100,6 +101,7 @@ struct handovers {
 	struct handover_comm *comms, *names;
 	uint64_t n_waiting; /* room of all */
 	uint64_t uncertain;
+	uint64_t proof_ns; /* so long without trouble, before probes may go */
 };
 
 /* handover.c */

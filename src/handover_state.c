@@ -3,7 +3,7 @@
 #include "handover_private.h"
 
 #define PROOF_CALLS 8			  /* answered ones, before the probes may go */
-#define PROOF_NS    (2 * NSEC_PER_SEC)	  /* and so long without trouble */
+#define FRESH_NS    (2 * NSEC_PER_SEC)	  /* its last word is no older */
 #define QUIET_NS    (500 * NSEC_PER_MSEC) /* and so long without a loss */
 #define SILENCE_NS  (5 * NSEC_PER_SEC)	  /* a plugin speaks every second */
 #define ANSWER_NS   (1 * NSEC_PER_SEC)	  /* a call not told of by then shows that not all are */
@@ -88,8 +88,9 @@ bool handovers__ready(const struct handovers *h, uint32_t tgid, uint64_t now_ns)
 	const struct handover_process *process = handovers__find(h, tgid);
 
 	return process && !process->handed_over && process->answered >= PROOF_CALLS &&
-	       now_ns > process->first_ns + PROOF_NS && now_ns > process->trouble_ns + PROOF_NS &&
-	       now_ns > process->missed_ns + QUIET_NS && now_ns < process->heard_ns + PROOF_NS &&
+	       now_ns > process->first_ns + h->proof_ns &&
+	       now_ns > process->trouble_ns + h->proof_ns &&
+	       now_ns > process->missed_ns + QUIET_NS && now_ns < process->heard_ns + FRESH_NS &&
 	       process__is_told_of(process) && process__is_settled(process);
 }
 
@@ -169,7 +170,14 @@ static void comm__tell(struct handover_comm *comm, int i, handover_calls_fn *fn,
 	if (told.type_bytes < op->told_bytes)
 		told.type_bytes = op->told_bytes;
 	op->told_bytes = told.type_bytes;
-	if (told.calls && fn(ctx, &told))
+	if (!told.calls)
+		return;
+	told.captured = op->captured.calls < told.calls ? op->captured.calls : told.calls;
+	told.captured_bytes =
+		op->captured.bytes < told.type_bytes ? op->captured.bytes : told.type_bytes;
+	told.calls -= told.captured;
+	told.type_bytes -= told.captured_bytes;
+	if (fn(ctx, &told))
 		comm->is_taken = comm->was_taken = true;
 }
 

@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cuda_elf.h"
 #include "nccl_bpftrace_plugin.h"
 #include "usdt.h"
 #include "util.h"
+
+#define HOST_MACHINE (NCCL_ARCH_HOST == NCCL_ARCH_X86_64 ? EM_X86_64 : EM_AARCH64)
 
 _Static_assert(NCCL_FN_PROBED <= IMAGE_MAX_SITES, "more probed functions than sites");
 
@@ -50,9 +53,25 @@ static int read_plugin(const struct elf_file *file, struct image *image)
 	return 1;
 }
 
+static void add_cuda_site(void *ctx, uint64_t offset, enum nb_graph_call call)
+{
+	struct image *image = ctx;
+
+	for (uint32_t i = 0; i < image->n_sites; i++)
+		if (image->sites[i].offset == offset) /* two names of one function */
+			return;
+	image__add_site(image, &(struct image_site){.offset = offset, .function = call});
+}
+
+static int read_cuda(const struct elf_file *file, struct image *image)
+{
+	return cuda_elf__each_site(file, HOST_MACHINE, add_cuda_site, image);
+}
+
 static int (*const readers[IMAGE_KINDS])(const struct elf_file *file, struct image *image) = {
 	[IMAGE_NCCL] = read_nccl,
 	[IMAGE_PLUGIN] = read_plugin,
+	[IMAGE_CUDA] = read_cuda,
 };
 
 static int image__judge(struct image *image, const struct elf_file *file)

@@ -18,13 +18,14 @@ enum image_kind {
 	IMAGE_NONE, /* nothing to probe */
 	IMAGE_NCCL, /* holds NCCL, under whatever name; whether it can be traced says its status */
 	IMAGE_PLUGIN, /* the cooperating profiler plugin: USDT probe nccl_bpftrace:batch */
+	IMAGE_CUDA,   /* the CUDA driver: captures and launches of graphs */
 	IMAGE_KINDS,
 };
 
 struct image_site {
 	uint64_t offset;   /* in the file */
 	uint64_t ref_ctr;  /* offset in the file of the counter that the kernel raises; 0: none */
-	uint32_t function; /* within the kind; of NCCL: enum nccl_function_id */
+	uint32_t function; /* of NCCL: enum nccl_function_id; of CUDA: enum nb_graph_call */
 	uint32_t pad;
 };
 

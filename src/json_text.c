@@ -56,14 +56,23 @@ void json_text__reset(struct json_text *json)
 /* Keys come from the code: nothing in them is to be escaped. */
 static void json_text__key(struct json_text *json, const char *key)
 {
-	if (json->needs_comma)
-		json_text__putc(json, ',');
-	json->needs_comma = true;
-	if (!key)
+	size_t len = key ? strlen(key) : 0;
+	char *at;
+
+	if (!json_text__grow(json, len + 4))
 		return;
-	json_text__putc(json, '"');
-	json_text__put(json, key, strlen(key));
-	json_text__put(json, "\":", 2);
+	at = json->data + json->len;
+	if (json->needs_comma)
+		*at++ = ',';
+	json->needs_comma = true;
+	if (key) {
+		*at++ = '"';
+		memcpy(at, key, len);
+		at += len;
+		*at++ = '"';
+		*at++ = ':';
+	}
+	json->len = at - json->data;
 }
 
 void json_text__open(struct json_text *json, const char *key, char bracket)

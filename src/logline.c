@@ -52,8 +52,9 @@ static unsigned int survey(struct tracer *tracer, uint64_t *ret_oldest_ns)
 		if (comm->dead_ns || !process__is_shown(processes__find(processes, comm->key.tgid)))
 			continue;
 		n++;
-		if (comm->last_ns && (!*ret_oldest_ns || comm->last_ns < *ret_oldest_ns))
-			*ret_oldest_ns = comm->last_ns;
+		if (comm__last_ns(comm) &&
+		    (!*ret_oldest_ns || comm__last_ns(comm) < *ret_oldest_ns))
+			*ret_oldest_ns = comm__last_ns(comm);
 	}
 	return n;
 }

@@ -44,6 +44,13 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.help = "Records lost before they were taken into account, by reason.",
 		.labels = LABELS("reason"),
 	},
+	[METRIC_GRAPHS_UNRESOLVED] = {
+		.name = "nccl_bpftrace_graph_launches_unresolved_total",
+		.type = "counter",
+		.help = "Launches of CUDA graphs of which it is not known what NCCL operations "
+			"they run. Those operations are in no other metric.",
+		.labels = LABELS(NULL),
+	},
 	[METRIC_INVALID_TIMINGS] = {
 		.name = "nccl_bpftrace_invalid_timings_total",
 		.type = "counter",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "probe.h"
+#include "probe_private.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -10,7 +10,6 @@
 
 #include "attach.h"
 #include "nccl_layout.h"
-#include "nccl_bpftrace.skel.h"
 #include "util.h"
 
 #define READ_BATCH 2048
@@ -18,17 +17,6 @@
 _Static_assert(NCCL_FN_PROBED <= NB_MAX_FUNCTIONS, "more probed functions than slots");
 _Static_assert(NCCL_N_DATATYPES <= NB_MAX_DATATYPES, "more datatypes than sizes");
 _Static_assert(NB_SLOT_NONE == NCCL_SLOT_NONE && NB_SLOT_STACK == NCCL_SLOT_STACK, "slots");
-
-struct probe {
-	struct nccl_bpftrace_bpf *skel;
-	struct bpf_link *iterator;
-	struct ring_buffer *ring;
-	struct probe_listener listener;
-	uint64_t received, bad;
-	bool multi, checksum;
-	struct nb_key *keys; /* READ_BATCH of each, for batched look-ups */
-	struct nb_counter *values;
-};
 
 static uint8_t slot(const struct nccl_function *fn, enum nccl_param param)
 {
@@ -73,6 +61,8 @@ static struct bpf_program *probe__program(const struct probe *probe, enum image_
 		return probe->skel->progs.nccl_call;
 	case IMAGE_PLUGIN:
 		return probe->skel->progs.plugin_batch;
+	case IMAGE_CUDA:
+		return probe->skel->progs.graph_call;
 	default:
 		return NULL;
 	}
@@ -367,6 +357,7 @@ const char *nb_lost__name(enum nb_lost reason)
 		[NB_LOST_BAD_COOKIE] = "bad_cookie",
 		[NB_LOST_PLUGIN_RING_FULL] = "plugin_ring_full",
 		[NB_LOST_BAD_BATCH] = "bad_batch",
+		[NB_LOST_GRAPH_FULL] = "graph_full",
 	};
 
 	return reason < NB_LOST_MAX ? names[reason] : "unknown";

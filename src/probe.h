@@ -73,6 +73,27 @@ int probe__list_process(struct probe *probe, uint32_t tgid);
 int probe__uncharge_process(struct probe *probe, uint32_t tgid);
 int probe__forget_process(struct probe *probe, uint32_t tgid);
 
+/* Not all calls of the process are seen: what it captures meanwhile is not known. */
+void probe__set_unprobed(struct probe *probe, uint32_t tgid, bool unprobed);
+/* Has it begun a capture since? */
+bool probe__captures_unprobed(const struct probe *probe, uint32_t tgid);
+
+/* CUDA graphs, probe_graph.c. From now on calls are asked whether they are captured. */
+void probe__with_graphs(struct probe *probe);
+
+typedef void probe_capture_fn(void *ctx, uint64_t capture, const struct nb_capture *value);
+typedef void probe_captured_fn(void *ctx, const struct nb_captured_key *key,
+			       const struct nb_tally *tally);
+
+/* Every capture; what was called in each. 0 or -errno. */
+int probe__each_capture(struct probe *probe, probe_capture_fn *fn, void *ctx);
+int probe__each_captured(struct probe *probe, probe_captured_fn *fn, void *ctx);
+/* Nothing can be launched of it any more. */
+void probe__drop_capture(struct probe *probe, uint64_t capture, uint32_t tgid);
+void probe__drop_captured(struct probe *probe, const struct nb_captured_key *key);
+/* The process is gone: all of it. */
+void probe__forget_graphs(struct probe *probe, uint32_t tgid);
+
 const char *nb_lost__name(enum nb_lost reason);
 
 #endif

@@ -52,10 +52,12 @@ struct process {
 	unsigned int scans_left;   /* further tries for communicators that are being made */
 	bool scan_running;
 	uint64_t plugin_heard_ns; /* last record of its plugin; 0: none */
+	uint64_t unresolved;	  /* launches of CUDA graphs, of which not all is known */
 	bool plugin_raised;	  /* another tracer is attached to it */
 	struct process_knobs knobs;
 	bool has_all;	     /* its communicators were all read, once */
 	bool wants_calls;    /* handed over, and to be probed again */
+	bool captures;	     /* into CUDA graphs: keeps its probes, so that all in them is known */
 	bool came_late;	     /* our probes, to it */
 	uint64_t covered_ns; /* since when probes see all its calls; 0: they do not */
 	int scan_err;	     /* why its communicators could not be read, 0: they were */

@@ -88,10 +88,12 @@ static void sighting__take_bytes(struct sighting *s, const struct comm *comm, do
 
 	s->rate.bytes = 0;
 	for (int i = 0; i < NCCL_OP_MAX; i++) {
-		uint64_t bytes = 0;
+		uint64_t bytes = 0, replayed = 0;
 
-		if (!comm__bytes(comm, i, &bytes))
+		if (!comm__bytes(comm, i, COMM_LAUNCHED, &bytes) ||
+		    !comm__bytes(comm, i, COMM_REPLAYED, &replayed))
 			continue;
+		bytes += replayed;
 		known |= 1U << i;
 		if (s->known & 1U << i)
 			s->rate.bytes += per_second(bytes, s->bytes[i], seconds);
@@ -105,7 +107,7 @@ static void sighting__take(struct sighting *s, const struct comm *comm, double s
 	uint64_t calls = 0;
 
 	for (int i = 0; i < NCCL_OP_MAX; i++)
-		calls += comm->operations[i].calls;
+		calls += comm__ran(comm, i);
 	s->rate.operations = per_second(calls, s->calls, seconds);
 	s->calls = calls;
 	sighting__take_bytes(s, comm, seconds);

@@ -181,8 +181,9 @@ static void draw_row(struct frame *frame, const struct screen *screen, struct tr
 	screen_text__amount(cells[COL_OPS], rate.operations);
 	screen_text__bytes(cells[COL_BYTES], rate.bytes);
 	strcpy(cells[COL_AGE], "-");
-	if (comm->last_ns)
-		screen_text__age(cells[COL_AGE], now > comm->last_ns ? now - comm->last_ns : 0);
+	if (comm__last_ns(comm))
+		screen_text__age(cells[COL_AGE],
+				 now > comm__last_ns(comm) ? now - comm__last_ns(comm) : 0);
 	frame__cells(frame, "", cells);
 }
 

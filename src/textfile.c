@@ -304,6 +304,7 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	src->omitted = tf->omitted;
 	src->n_omitted = tf->n_omitted;
 	src->census = tracer__census(tracer);
+	src->graphs_unresolved = tracer__graphs_unresolved(tracer);
 	src->received = probe__received(tracer__probe(tracer));
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		src->lost[i] = tracer__lost(tracer, i);

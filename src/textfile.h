@@ -86,6 +86,7 @@ struct textfile_source {
 	struct textfile_timed *timed; /* likewise */
 	size_t n_comms, n_processes, n_timed;
 	struct tracer_census census;
+	uint64_t graphs_unresolved;		  /* launches of CUDA graphs */
 	uint64_t received, lost[TRACER_LOST_MAX]; /* records */
 	uint64_t plugin_lost[TIMING_LOST_MAX], invalid[TIMING_INVALID_MAX];
 	const struct textfile_count *omitted;

@@ -11,52 +11,65 @@
 #include "util.h"
 #include "version.h"
 
-typedef bool reading_fn(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
+typedef bool reading_fn(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
+			uint64_t *ret);
 
-static bool read_calls(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+static bool read_calls(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
+		       uint64_t *ret)
 {
-	*ret = comm->operations[operation].calls;
+	*ret = comm->operations[operation].tally[mode].calls;
 	return *ret;
 }
 
-static bool read_bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+static bool read_bytes(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
+		       uint64_t *ret)
 {
-	return comm__bytes(comm, operation, ret) && *ret;
+	return comm__bytes(comm, operation, mode, ret) && *ret;
 }
 
 static bool read_unknown_types(const struct comm *comm, enum nccl_operation operation,
-			       uint64_t *ret)
+			       enum comm_mode mode, uint64_t *ret)
 {
-	*ret = comm->operations[operation].unknown_types;
+	(void)mode;
+	*ret = 0;
+	for (int i = 0; i < COMM_MODES; i++)
+		*ret += comm->operations[operation].tally[i].unknown_types;
 	return *ret;
 }
 
-static bool read_sequence(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+static bool read_sequence(const struct comm *comm, enum nccl_operation operation,
+			  enum comm_mode mode, uint64_t *ret)
 {
+	(void)mode;
 	return comm__sequence(comm, operation, ret) && *ret;
 }
 
-static bool read_signature(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+static bool read_signature(const struct comm *comm, enum nccl_operation operation,
+			   enum comm_mode mode, uint64_t *ret)
 {
 	uint32_t signature;
 
+	(void)mode;
 	if (!comm__signature(comm, operation, &signature))
 		return false;
 	*ret = signature;
 	return true;
 }
 
-/* The families with one series for each operation; false: that operation has none. */
-static const struct {
+/* The families with one series for each operation, and mode; false: that operation has none. */
+static const struct reading {
 	enum metric_id metric;
 	reading_fn *read;
+	enum comm_mode n_modes; /* the first so many */
 } readings[] = {
-	{METRIC_OPERATIONS, read_calls},
-	{METRIC_OPERATION_BYTES, read_bytes},
-	{METRIC_OPERATION_UNKNOWN_TYPES, read_unknown_types},
-	{METRIC_OPERATION_SEQUENCE, read_sequence},
-	{METRIC_OPERATION_SIGNATURE, read_signature},
+	{METRIC_OPERATIONS, read_calls, COMM_MODES},
+	{METRIC_OPERATION_BYTES, read_bytes, COMM_MODES},
+	{METRIC_OPERATION_UNKNOWN_TYPES, read_unknown_types, 1},
+	{METRIC_OPERATION_SEQUENCE, read_sequence, 1},
+	{METRIC_OPERATION_SIGNATURE, read_signature, 1},
 };
+
+static const char *const mode_names[COMM_MODES] = {"launched", "captured", "replayed"};
 
 static const char *job_of(const struct process *process)
 {
@@ -113,7 +126,8 @@ static unsigned int row__n_series(const struct textfile_comm *row)
 
 	for (int i = 0; i < NCCL_OP_MAX; i++)
 		for (size_t j = 0; j < ARRAY_SIZE(readings); j++)
-			n += readings[j].read(comm, i, &value);
+			for (int mode = 0; mode < (int)readings[j].n_modes; mode++)
+				n += readings[j].read(comm, i, mode, &value);
 	if (row__in_flight(row, &n_in_flight, &value))
 		n += 1 + !!n_in_flight;
 	return n;
@@ -181,6 +195,8 @@ static void fill_agent(struct prom *prom, const struct textfile_source *src)
 	prom__sample_u64(prom, build, 1);
 	prom__begin(prom, METRIC_HEARTBEAT);
 	prom__sample(prom, NULL, src->wall_ms / 1e3);
+	prom__begin(prom, METRIC_GRAPHS_UNRESOLVED);
+	prom__sample_u64(prom, NULL, src->graphs_unresolved);
 	prom__begin(prom, METRIC_EVENTS);
 	prom__sample_u64(prom, NULL, src->received);
 	prom__begin(prom, METRIC_SERIES_SUPPRESSED);
@@ -297,21 +313,23 @@ static void fill_last_operation(struct prom *prom, const struct textfile_source 
 				const struct textfile_comm *row)
 {
 	if (row->comm->last_ns)
-		fill_timestamp(prom, src, row, row->comm->last_ns);
+		fill_timestamp(prom, src, row, comm__last_ns(row->comm));
 }
 
 static void fill_operations(struct prom *prom, const struct textfile_source *src,
-			    const struct textfile_comm *row, reading_fn *read)
+			    const struct textfile_comm *row, const struct reading *reading)
 {
 	struct series s;
 	uint64_t value;
 
 	series__of_comm(&s, prom, src, row);
-	s.labels[5] = "launched"; /* mode, in the families that have it */
 	for (int i = 0; i < NCCL_OP_MAX; i++) {
 		s.labels[4] = nccl_operation__name(i);
-		if (read(row->comm, i, &value))
-			prom__sample_u64(prom, s.labels, value);
+		for (int mode = 0; mode < (int)reading->n_modes; mode++) {
+			s.labels[5] = mode_names[mode]; /* in the families that have it */
+			if (reading->read(row->comm, i, mode, &value))
+				prom__sample_u64(prom, s.labels, value);
+		}
 	}
 }
 
@@ -333,7 +351,7 @@ static void fill_readings(struct prom *prom, const struct textfile_source *src)
 		prom__begin(prom, readings[j].metric);
 		for (size_t i = 0; i < src->n_comms; i++)
 			if (!src->comms[i].is_left_out)
-				fill_operations(prom, src, &src->comms[i], readings[j].read);
+				fill_operations(prom, src, &src->comms[i], &readings[j]);
 	}
 }
 

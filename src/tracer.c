@@ -45,7 +45,10 @@ static bool anything_attached(struct tracer *tracer)
 	for (struct library *l = libraries__first(tracer->libraries); l; l = l->hh.next)
 		if (l->state == LIBRARY_TRACED || l->retry_ns)
 			return true;
-	return processes__first(tracer->processes) != NULL;
+	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next)
+		if (process__nccl(p) || process__plugin_mapping(p) || p->scan_due_ns || p->gone_ns)
+			return true;
+	return tracer->n_strangers > 0;
 }
 
 static void on_tick(void *ctx)
@@ -85,7 +88,7 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: libraries__new(&tracer->libraries);
 	err = err ?: processes__new(&tracer->processes, tracer->loop);
 	err = err ?: comms__new(&tracer->comms);
-	err = err ?: handovers__new(&tracer->handovers);
+	err = err ?: handovers__new(&tracer->handovers, tracer->options.handover_after_ns);
 	err = err ?: tracer__open_plugins(tracer);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
 	err = err ?: tracer__open_discover(tracer);
@@ -218,6 +221,7 @@ int tracer__refresh(struct tracer *tracer)
 	err = probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
 	handovers__end(tracer->handovers);
 	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);
+	err = tracer__read_graphs(tracer) ?: err;
 	if (!err)
 		tracer__decide_handovers(tracer, tracer->refreshed_ns);
 	return err;
@@ -258,6 +262,7 @@ static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
 		next = process->hh.next;
 		if (!process->gone_ns || process->gone_ns >= before_ns)
 			continue;
+		tracer__forget_graphs(tracer, process);
 		probe__forget_process(tracer->probe, process->tgid);
 		processes__remove(tracer->processes, process);
 	}
@@ -275,6 +280,7 @@ static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
 	free(sweep.keys);
 	comms__expire(tracer->comms, before_ns);
 	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);
+	tracer__read_graphs(tracer);
 }
 
 void tracer__expire(struct tracer *tracer)

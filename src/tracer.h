@@ -28,9 +28,10 @@ struct tracer_options {
 	bool fuse;			/* probe files on FUSE mounts too */
 	uint32_t pids[TRACER_MAX_PIDS]; /* only these, when n_pids is not 0 */
 	unsigned int n_pids;
-	const char *cgroup;   /* only processes in it; NULL: all */
-	const char *gpu_root; /* GPU_PROC_ROOT */
-	struct knobs knobs;   /* of every plugin that is heard; only with attach */
+	uint64_t handover_after_ns; /* see handover.h; 0: never */
+	const char *cgroup;	    /* only processes in it; NULL: all */
+	const char *gpu_root;	    /* GPU_PROC_ROOT */
+	struct knobs knobs;	    /* of every plugin that is heard; only with attach */
 };
 
 struct tracer;
@@ -77,6 +78,9 @@ struct tracer_census {
 	unsigned int plugin; /* have the cooperating plugin, asleep or awake */
 };
 struct tracer_census tracer__census(struct tracer *tracer);
+
+/* Launches of CUDA graphs of which it is not known what NCCL operations they run. */
+uint64_t tracer__graphs_unresolved(struct tracer *tracer);
 
 /* Records lost, by reason; what user space refuses is one more reason. */
 enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_HANDOVER, TRACER_LOST_MAX };

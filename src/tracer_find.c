@@ -79,7 +79,10 @@ static void on_look_message(void *ctx, const void *data, size_t len, const int *
 				"this machine: --fuse takes that risk");
 	if (library->state == LIBRARY_SEEN && look->seen_before)
 		library__refuse(library, "its contents change while it is read");
-	if (library->state == LIBRARY_SEEN && look->tracer->options.attach)
+	if (library->state == LIBRARY_TRACED && library->kind == IMAGE_CUDA)
+		probe__with_graphs(look->tracer->probe);
+	if (library->state == LIBRARY_SEEN && look->tracer->options.attach &&
+	    library->kind != IMAGE_CUDA)
 		library__look(look->tracer, library, &look->mapping);
 	else if (library->state != LIBRARY_PLAIN)
 		look->tracer->rescan = true;
@@ -205,6 +208,23 @@ void tracer__process_ended(struct tracer *tracer, struct process *process)
 	tracer__need_tick(tracer);
 }
 
+/*
+ * libcuda is in every process that uses a GPU, and a probe on it costs each launch of a graph: only
+ * where a process with NCCL maps that very file.
+ */
+static void tracer__attach_cuda(struct tracer *tracer, const struct process *process)
+{
+	if (!tracer->options.attach || !process__nccl(process))
+		return;
+	probe__list_process(tracer->probe, process->tgid);
+	for (unsigned int i = 0; i < process->n_mappings; i++) {
+		struct library *library = process->mappings[i].library;
+
+		if (library->kind == IMAGE_CUDA && library->state == LIBRARY_SEEN)
+			library__look(tracer, library, &library->mapping);
+	}
+}
+
 static struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid)
 {
 	struct process *process = processes__find(tracer->processes, tgid);
@@ -212,8 +232,10 @@ static struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid)
 	if (process && !process->gone_ns)
 		return process;
 	/* Its number is in use again; its communicators expire by themselves. */
-	if (process)
+	if (process) {
+		tracer__forget_graphs(tracer, process);
 		processes__remove(tracer->processes, process);
+	}
 	process = processes__add(tracer->processes, tgid, now_ns(), on_process_exit);
 	if (!process)
 		return NULL;
@@ -228,11 +250,14 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 			const struct nb_mapping *mapping, bool late)
 {
 	struct process *process = tracer__add_process(tracer, mapping->tgid);
+	bool is_new;
 
 	if (!process)
 		return;
 	library->unused_since_ns = 0;
-	if (!process__map(process, library, mapping))
+	is_new = process__map(process, library, mapping);
+	tracer__attach_cuda(tracer, process);
+	if (!is_new)
 		return;
 	if (library->state == LIBRARY_TRACED && library->kind == IMAGE_NCCL && !late)
 		comms__complete(tracer->comms, process->tgid, process->seen_ns);

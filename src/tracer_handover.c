@@ -194,8 +194,7 @@ static bool tracer__plugin_knows_all(const struct tracer *tracer, uint32_t tgid)
 static bool tracer__may_hand_over(const struct tracer *tracer, const struct process *p,
 				  uint64_t now)
 {
-	/* who asks for each call needs them to be probed */
-	return !tracer->on_call && !p->gone_ns && p->covered_ns &&
+	return tracer->options.handover_after_ns && !p->gone_ns && !p->captures && p->covered_ns &&
 	       handovers__ready(tracer->handovers, p->tgid, now) && process__libraries_fit(p) &&
 	       tracer__plugin_knows_all(tracer, p->tgid);
 }
@@ -210,10 +209,12 @@ void tracer__decide_handovers(struct tracer *tracer, uint64_t read_ns)
 	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next) {
 		if (tracer__may_take_back(p) && p->covered_ns < read_ns) {
 			handovers__take_back(tracer->handovers, p->tgid, read_ns);
+			probe__set_unprobed(tracer->probe, p->tgid, false);
 			p->wants_calls = false;
 		} else if (tracer__may_hand_over(tracer, p, read_ns) && p->covered_ns < read_ns &&
 			   tracer->scoped_links >= LINKS_FOR_ALL) {
 			handovers__hand_over(tracer->handovers, p->tgid, read_ns);
+			probe__set_unprobed(tracer->probe, p->tgid, true);
 		}
 	}
 	tracer__arrange_calls(tracer, now_ns());
@@ -239,6 +240,15 @@ static void tracer__read_lost(struct tracer *tracer)
 	tracer__decide_handovers(tracer, now);
 }
 
+/* Again, if it is handed over. */
+static bool process__must_be_probed(const struct tracer *tracer, struct process *p, uint64_t now)
+{
+	if (!handovers__is_handed_over(tracer->handovers, p->tgid))
+		return false;
+	p->captures |= probe__captures_unprobed(tracer->probe, p->tgid);
+	return p->captures || handovers__wants_back(tracer->handovers, p->tgid, now);
+}
+
 void tracer__serve_handovers(struct tracer *tracer, uint64_t now)
 {
 	bool due = false;
@@ -250,7 +260,7 @@ void tracer__serve_handovers(struct tracer *tracer, uint64_t now)
 
 		if (ready)
 			tracer__try_links(tracer);
-		if (!p->gone_ns && handovers__wants_back(tracer->handovers, p->tgid, now))
+		if (!p->gone_ns && process__must_be_probed(tracer, p, now))
 			p->wants_calls = true;
 		due |= (ready && tracer->scoped_links >= LINKS_FOR_ALL) || tracer__may_take_back(p);
 	}
@@ -267,8 +277,8 @@ bool tracer__take_unprobed(void *ctx, const struct handover_calls *c)
 		.n_ranks = c->n_ranks,
 		.hash = c->comm_hash,
 		.operation = c->operation,
-		.calls = c->calls,
-		.type_bytes = c->type_bytes,
+		.launched = {.calls = c->calls, .type_bytes = c->type_bytes},
+		.captured = {.calls = c->captured, .type_bytes = c->captured_bytes},
 		.last_ns = c->last_ns,
 		.last_count = c->last_count,
 		.sequence = c->sequence,

@@ -153,6 +153,7 @@ void tracer__close(struct tracer *tracer, int *link)
 
 void tracer__drop_calls(struct tracer *tracer, struct process *process)
 {
+	probe__set_unprobed(tracer->probe, process->tgid, false);
 	for (unsigned int i = 0; i < process->n_mappings; i++)
 		tracer__close(tracer, &process->mappings[i].link);
 }

@@ -58,10 +58,11 @@ struct tracer {
 	unsigned int n_strangers;
 	struct handovers *handovers;
 	enum links scoped_links;
-	uint32_t last_link;    /* number of the newest link, see NB_COOKIE() */
-	uint64_t overlap_ns;   /* since when a call may be seen by two links; 0: by one */
-	uint64_t lost_read_ns; /* last reading of the counters for the hand-over alone */
-	uint64_t refused;      /* records of plugins of more strangers than that */
+	uint32_t last_link;	  /* number of the newest link, see NB_COOKIE() */
+	uint64_t overlap_ns;	  /* since when a call may be seen by two links; 0: by one */
+	uint64_t lost_read_ns;	  /* last reading of the counters for the hand-over alone */
+	uint64_t unresolved_past; /* struct process.unresolved of those that are no more */
+	uint64_t refused;	  /* records of plugins of more strangers than that */
 };
 
 /* tracer_find.c */
@@ -103,6 +104,11 @@ void tracer__try_links(struct tracer *tracer);
 void tracer__close(struct tracer *tracer, int *link); /* where that may take its time */
 void tracer__drop_calls(struct tracer *tracer, struct process *process);
 void tracer__drop_all_calls(struct tracer *tracer);
+
+/* tracer_graph.c */
+int tracer__read_graphs(struct tracer *tracer);
+/* Before the process is dropped. */
+void tracer__forget_graphs(struct tracer *tracer, const struct process *process);
 
 /* tracer.c: the 100 ms tick runs while something is attached or due. */
 void tracer__need_tick(struct tracer *tracer);

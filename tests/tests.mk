@@ -53,8 +53,13 @@ $(BUILD)/tests/targets/fuse_mirror: tests/targets/fuse_mirror.c
 	$(CC) -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -O1 -g $(WARN) -I/usr/include/fuse3 \
 		-o $@ $< -lfuse3 -pthread
 
+GRAPH_DRIVER := $(BUILD)/tests/targets/graphs/libcuda.so.1
+$(GRAPH_DRIVER): tests/targets/lib/graph_driver.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -O1 -g $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
 .PHONY: tests-build
-tests-build: all $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
+tests-build: all $(GRAPH_DRIVER) $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
 
 # `make test T=attach` runs only the tests whose name contains the word.
 test: 

@@ -104,7 +104,7 @@ struct comm *comm__get(void *context)
 	uint32_t index = token & 0xffff;
 	struct comm *chunk;
 
-	if (!token__is_ours(context) || index >= COMM_CHUNK * COMM_CHUNKS)
+	if (!token__is_ours(context) || index >= COMM_SLOTS)
 		return NULL;
 	chunk = atomic_load_explicit(&chunks[index / COMM_CHUNK], memory_order_acquire);
 	if (!chunk)
@@ -167,7 +167,7 @@ struct ring *comm__need_ring(struct comm *comm)
 
 struct comm *comm__next(uint32_t *index)
 {
-	while (*index < COMM_CHUNK * COMM_CHUNKS) {
+	while (*index < COMM_SLOTS) {
 		struct comm *chunk = atomic_load(&chunks[*index / COMM_CHUNK]);
 		struct comm *comm = chunk ? &chunk[*index % COMM_CHUNK] : NULL;
 

@@ -73,8 +73,9 @@ void hook__fire(const struct nbp_record *records, uint32_t n);
 
 /* ---- comm.c ---- */
 
+#define COMM_SLOTS  4096 /* communicators alive at one time */
 #define COMM_CHUNK  64
-#define COMM_CHUNKS 64
+#define COMM_CHUNKS (COMM_SLOTS / COMM_CHUNK)
 
 enum comm_state {
 	COMM_FREE,

@@ -5,12 +5,12 @@ BENCH := $(BUILD)/bench
 BENCH_FLAGS = -std=gnu11 $(CPPFLAGS) -Itests/unit $(CFLAGS) $(WARN) -I$(BENCH)
 BENCH_SKELETON := $(BENCH)/bench.skel.h
 BENCH_PROGRAMS := $(BENCH)/bench_probe $(BENCH)/bench_consume $(BENCH)/bench_picture $(BENCH)/bench_timing \
-	$(BENCH)/bench_exec $(BENCH)/bench_callbacks
+	$(BENCH)/bench_record $(BENCH)/bench_exec $(BENCH)/bench_callbacks
 # The stand-in with a nop of 5 bytes at each entry, which newer x86 kernels turn into a call.
 BENCH_NOP5 := $(if $(filter x86,$(ARCH)),$(BENCH)/nop5/libnccl.so.2)
 
 .PHONY: bench-build
-bench-build: all $(BENCH_PROGRAMS) $(BENCH_NOP5)
+bench-build: all $(GRAPH_DRIVER) $(BENCH_PROGRAMS) $(BENCH_NOP5)
 
 bench: bench-build
 	@tests/bench/bench.py
@@ -42,6 +42,10 @@ $(BENCH)/bench_picture: tests/bench/bench_picture.c tests/bench/bench.h $(wildca
 $(BENCH)/bench_timing: tests/bench/bench_timing.c tests/bench/bench.h tests/unit/timing_feed.h $(wildcard src/*.[ch])
 	@mkdir -p $(@D)
 	$(CC) $(BENCH_FLAGS) -Wno-unused-function -o $@ $<
+
+$(BENCH)/bench_record: tests/bench/bench_record.c tests/bench/bench.h tests/unit/unit_launch.h $(wildcard src/*.[ch])
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_FLAGS) -Wno-unused-function -o $@ $< -ljansson -lm
 
 $(BENCH)/bench_exec: tests/bench/bench_exec.c tests/bench/bench.h
 	@mkdir -p $(@D)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
-usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin consume
-                            textfile attach agent exec callbacks
+usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin graph
+                            consume timing textfile record attach agent exec callbacks
 """
 import os
 import platform
@@ -85,6 +85,15 @@ def bench_plugin():
             found["untraced_caller_ns"])
 
 
+def bench_graph():
+    """A launch of a CUDA graph: what its probe costs."""
+    found = run("bench_probe", nbt.TARGETS / "graphs/libcuda.so.1")
+    row("program, launch of a graph (beside: bare)", found["recorded_program_ns"], "ns",
+        found["bare_program_ns"], 500)
+    row("launch of a graph (beside: untraced)", found["recorded_caller_ns"], "ns",
+        found["untraced_caller_ns"])
+
+
 def bench_consume():
     found = run("bench_consume")
     row("record consumed, full 16 MB ring", found["consume_ns"], "ns", None, 500, 1)
@@ -113,6 +122,15 @@ def bench_textfile():
     for name in ("capped", "whole"):
         row(f"textfile, 8 processes x 64 communicators, {found[name + '_series']:.0f} series",
             found[name], "ms", None, None, 1)
+
+
+def bench_record():
+    found = run("bench_record", nbt.tempdir())
+    row("launch recorded, jsonl (beside: by jansson)", found["jsonl_ns"], "ns", found["jansson_ns"],
+        3000)
+    row("launch recorded, inspector", found["inspector_ns"], "ns", None, 3000)
+    row("launch into a bucket for NVIDIA's dashboards", found["bucket_ns"], "ns", None, 2000)
+    row("the file of one GPU, as full as it can be", found["file_ms"], "ms", None, None, 1)
 
 
 class Entries:
@@ -284,8 +302,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("bench: run as root")
     words = sys.argv[1:]
-    for part in (bench_probe, bench_plugin, bench_consume, bench_timing, bench_textfile,
-                 bench_attach, bench_agent, bench_exec, bench_callbacks):
+    for part in (bench_probe, bench_plugin, bench_graph, bench_consume, bench_timing, bench_textfile,
+                 bench_record, bench_attach, bench_agent, bench_exec, bench_callbacks):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:

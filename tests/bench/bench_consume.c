@@ -165,7 +165,7 @@ static void bench__add_counters(struct bench *bench)
 		NCCL_FN_AllReduce, NCCL_FN_AllGather, NCCL_FN_ReduceScatter,
 		NCCL_FN_Broadcast, NCCL_FN_Reduce,
 	};
-	const struct nb_counter counter = {.calls = 1, .first_ns = 1, .last_ns = 2};
+	const struct nb_counter counter = {.launched.calls = 1, .first_ns = 1, .last_ns = 2};
 	int fd = bpf_map__fd(bench->probe->skel->maps.counters);
 
 	for (int i = 0; i < N_COMMS * N_OPERATIONS; i++) {

@@ -3,6 +3,7 @@
  * What one traced call costs: for the program by the kernel's own statistics, and for the caller.
  * usage: bench_probe LIBRARY [null]; null: calls have no communicator (the real NCCL, no GPU)
  *        bench_probe PLUGIN N; batches of N records handed to the plugin's hook
+ *        bench_probe DRIVER; launches of a CUDA graph that was captured while it was probed
  */
 #include "../../src/attach.c"
 
@@ -38,6 +39,9 @@ struct site {
 	void (*hook)(const struct nbp_record *, uint32_t); /* the plugin's; else NULL */
 	uint32_t n_records;				   /* for it */
 	struct nbp_record *records;
+	int (*launch)(uint64_t, void *); /* libcuda's; else NULL */
+	void *driver;
+	uint64_t exec;
 	const void *address; /* of the function */
 	uint64_t offset;
 	unsigned char entry[8]; /* its first bytes without any probe */
@@ -111,6 +115,36 @@ static void site__open_plugin(struct site *site, void *library, int fd, const ch
 	}
 }
 
+static void site__open_cuda(struct site *site, void *library)
+{
+	site->driver = library;
+	site->launch = (int (*)(uint64_t, void *))dlsym(library, "cuGraphLaunch");
+	site->address = (const void *)site->launch;
+	for (uint32_t i = 0; i < site->image.n_sites; i++)
+		if (!site->offset && site->image.sites[i].function == NB_GRAPH_LAUNCH)
+			site->offset = site->image.sites[i].offset;
+	if (!site->launch)
+		die("no cuGraphLaunch", 0);
+}
+
+/* Seen by the probes: the launches are of a graph that they know. */
+static void site__capture(struct site *site)
+{
+	int (*begin)(void *, int) = dlsym(site->driver, "cuStreamBeginCapture_v2");
+	int (*end)(void *, uint64_t *) = dlsym(site->driver, "cuStreamEndCapture");
+	int (*make)(uint64_t *, uint64_t, uint64_t) =
+		dlsym(site->driver, "cuGraphInstantiateWithFlags");
+	int (*destroy)(uint64_t) = dlsym(site->driver, "cuGraphDestroy");
+	uint64_t graph = 0;
+
+	if (!begin || !end || !make || !destroy)
+		die("not the stand-in driver", 0);
+	begin((void *)0x1000, 0);
+	end((void *)0x1000, &graph);
+	make(&site->exec, graph, 0);
+	destroy(graph);
+}
+
 static void site__open(struct site *site, const char *path, const char *how)
 {
 	void *library = dlopen(path, RTLD_NOW);
@@ -123,6 +157,8 @@ static void site__open(struct site *site, const char *path, const char *how)
 		die("nothing to probe in it", 0);
 	if (site->image.kind == IMAGE_PLUGIN)
 		site__open_plugin(site, library, fd, how);
+	else if (site->image.kind == IMAGE_CUDA)
+		site__open_cuda(site, library);
 	else
 		site__open_nccl(site, library, how);
 	if (pread(fd, site->entry, sizeof(site->entry), site->offset) < 0)
@@ -142,6 +178,8 @@ static uint64_t site__calls_ns(const struct site *site, unsigned int n)
 
 	for (unsigned int i = 0; i < n && site->hook; i++)
 		site->hook(site->records, site->n_records);
+	for (unsigned int i = 0; i < n && site->launch; i++)
+		site->launch(site->exec, NULL);
 	for (unsigned int i = 0; i < n && site->call; i++)
 		site->call(NULL, NULL, 1024, 7, 0, site->comm, NULL);
 	return now_ns() - start;
@@ -198,6 +236,8 @@ static void bench__measure(struct bench *bench, struct variant *v, struct measur
 	uint64_t before_ns = 0, before = 0, after_ns = 0, after = 0;
 	unsigned int n;
 
+	if (bench->site.launch)
+		site__capture(&bench->site);
 	/* Also makes the nop a call, which the kernel does at the first hit. */
 	n = site__n_calls(&bench->site, site__calls_ns(&bench->site, N_WARM));
 	if (v->program_fd >= 0)
@@ -266,6 +306,8 @@ static void bench__load(struct bench *bench)
 	v[COUNTED].probe = open_probe(RING_BYTES, true);
 	v[RECORDED].probe = open_probe(RING_BYTES, false);
 	v[BEHIND].probe = open_probe(SMALL_RING, false);
+	for (int i = COUNTED; i < N_VARIANTS; i++)
+		probe__list_process(v[i].probe, getpid());
 	for (int i = COUNTED; i < N_VARIANTS; i++)
 		v[i].program_fd = probe__program_fd(v[i].probe, bench->site.image.kind);
 	bench->multi = probe__uses_multi(v[RECORDED].probe);

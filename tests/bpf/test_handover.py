@@ -26,6 +26,10 @@ def plain():
     return job, [job.make("init", v, 8, 2 + v) for v in (0, 1)]
 
 
+def agent_of(*args):
+    return nbt.Agent("--handover-after", 2, *args)
+
+
 def made(series, comms, family=CALLS, **labels):
     return sum(series.sum(family, comm=c.hash, rank=str(c.rank), **labels) for c in comms)
 
@@ -54,7 +58,7 @@ class Monotone:
 def test_one_is_handed_over_and_another_is_not():
     job, comms = plugged()
     other, other_comms = plain()
-    agent = nbt.Agent()
+    agent = agent_of()
     for caller in (job, other):
         wait_probed(caller.pid)
         caller.do("hammer", 2, PAUSE_US)
@@ -74,7 +78,7 @@ def test_one_is_handed_over_and_another_is_not():
 def test_there_and_back_under_fire():
     """A communicator that is made gives the process its probes back, until all is proved again."""
     job, comms = plugged()
-    agent = nbt.Agent(interval=1)
+    agent = agent_of()
     times = 50 if os.environ.get("NBT_LONG") else 6
     file = Monotone(agent, comms)
     wait_probed(job.pid)
@@ -94,7 +98,7 @@ def test_there_and_back_under_fire():
 
 def test_exact_bytes_and_what_was_called_last():
     job, comms = plugged()
-    agent = nbt.Agent()
+    agent = agent_of()
     names = ["ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast", "ncclReduce"]
     wait_probed(job.pid)
     probed, deadline = 0, time.monotonic() + 20
@@ -125,7 +129,7 @@ def test_another_wakes_it_and_the_agent_comes_again():
     waker = open_uprobe(int(found[3], 16), int(found[4], 16))
     job.do("call", "ncclAllReduce", 0, 100, 7, 1000)
     for sig in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
-        agent = nbt.Agent()
+        agent = agent_of()
         wait_probed(job.pid)
         job.do("hammer", 2, PAUSE_US)
         wait_probed(job.pid, False)
@@ -142,7 +146,7 @@ def test_another_wakes_it_and_the_agent_comes_again():
 def test_one_rank_keeps_the_probes():
     job, comms = plugged()
     alone = job.make("init", 5, 1, 0)
-    agent = nbt.Agent()
+    agent = agent_of()
     wait_probed(job.pid)
     job.do("hammer", 2, PAUSE_US)
     time.sleep(5)
@@ -155,7 +159,7 @@ def test_one_rank_keeps_the_probes():
 
 def test_perf_links_stay():
     job, comms = plugged()
-    agent = nbt.Agent("--attach", "perf")
+    agent = agent_of("--attach", "perf")
     wait_probed(job.pid)
     job.do("hammer", 2, PAUSE_US)
     time.sleep(5)
@@ -165,7 +169,7 @@ def test_perf_links_stay():
 
 def test_who_comes_later_is_probed_at_once():
     job, comms = plugged()
-    agent = nbt.Agent()
+    agent = agent_of()
     wait_probed(job.pid)
     job.do("hammer", 2, PAUSE_US)
     wait_probed(job.pid, False)

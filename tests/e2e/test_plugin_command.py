@@ -146,6 +146,25 @@ def test_without_privilege():
     assert conf.read_bytes() == b"A=1\n" and os.listdir(conf.parent) == ["nccl.conf"]
 
 
+def test_jobs_take_it():
+    """A simulated job that reads the file as NCCL does has the plugin, and its launches are timed."""
+    conf = conf_with(b"# the site's\n")
+    plugin("enable", conf)
+    output = nbt.tempdir() / "recording"
+    job = nbt.Sim("comm world config; pause 1500; allreduce world 100000 fp32 x 20; synchronize",
+                  ranks=2, gpu=True, prefix=["env", f"NCCL_CONF_FILE={conf}"])
+    pids = [word for pid in job.pids for word in ("--pid", str(pid))]
+    record = subprocess.Popen([nbt.AGENT, "record", "-o", output, "--gpu-timing-budget", "100",
+                               *pids], stderr=subprocess.PIPE, text=True)
+    nbt.defer(nbt.end, record)
+    assert "recording" in record.stderr.readline()
+    job.go()
+    job.wait_done()
+    nbt.wait_for(lambda: output.read_text().count('"kind":"launch"') == 40, "40 launches")
+    assert nbt.end(record) == 0
+    assert output.read_text().count('"operation":"AllReduce","bytes":400000') == 40
+
+
 def test_installed_plugin_is_found():
     """make install with a prefix and a DESTDIR; the program finds its own plugin there."""
     root = nbt.tempdir()

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A tenant's file: any bytes at all are read without harm, and offsets told lie inside the file. */
+#include "../../src/cuda_elf.c"
 #include "../../src/elf_file.c"
 #include "../../src/image.c"
 #include "../../src/nccl_api.c"

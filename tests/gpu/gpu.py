@@ -42,13 +42,14 @@ def uuids():
 
 
 class TorchJob:
-    """torchrun of torch_job.py, stopped at `ready` when the constructor returns."""
+    """torchrun of torch_job.py or another of its kind, stopped at `ready` when the constructor returns."""
 
-    def __init__(self, ranks, steps, mode, environment=(), seconds=180):
+    def __init__(self, ranks, steps, mode, environment=(), seconds=180,
+                 program="torch_job.py"):
         self.directory = nbt.tempdir()
         self.ranks = ranks
         env = dict(os.environ, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT",
-                   NCCL_DEBUG_FILE=str(self.directory / "nccl.%p.log"), OMP_NUM_THREADS="1",
+                   NCCL_DEBUG_FILE=str(self.directory / "nccl.%p.log"), OMP_NUM_THREADS="1", NCCL_BPFTRACE_JOB=program,
                    **dict(environment))
         self.log = open(self.directory / "job.log", "w+")
         self.process = subprocess.Popen(

@@ -36,20 +36,28 @@ class Watch(threading.Thread):
 
     def __init__(self, agent):
         super().__init__(daemon=True)
-        self.agent, self.over, self.best = agent, False, agent.series()
+        self.agent, self.over, self.best, self.error = agent, False, agent.series(), None
         self.start()
 
+    def look(self):
+        series = self.agent.series()
+        if series.sum("nccl_operations_total") >= self.best.sum("nccl_operations_total"):
+            self.best = series
+
     def run(self):
-        while not self.over:
-            series = self.agent.series()
-            if series.sum("nccl_operations_total") >= self.best.sum("nccl_operations_total"):
-                self.best = series
+        while not self.over and not self.error:
+            try:
+                self.look()
+            except AssertionError as error:
+                self.error = error
             time.sleep(0.1)
 
     def end(self):
         self.agent.fresh()
         self.over = True
         self.join()
+        if self.error:
+            raise self.error
         return self.best
 
 
@@ -73,6 +81,10 @@ def test_every_release_gives_what_it_can_and_is_not_hurt():
             timed = series.sum("nccl_timed_operations_total")
             seconds = series.sum("nccl_timed_seconds_total")
             lost = series.sum("nccl_bpftrace_events_lost_total")
+            for family in ("nccl_bpftrace_events_lost_total",
+                           "nccl_bpftrace_invalid_timings_total"):
+                print(version(job.output), *options, family.split("_")[2],
+                      {labels["reason"]: value for labels, value in series.get(family) if value})
             sources = sorted({labels["timing"] for labels, _ in
                               series.get("nccl_communicator_info")})
             rows.append((version(job.output), " ".join(options) or "-", int(calls), int(timed),

@@ -15,7 +15,8 @@ import gpu  # noqa: E402
 import nccl_tests  # noqa: E402
 import test_plugin as hook  # noqa: E402
 
-ARGS = ("-b", "1K", "-e", "64M", "-f", 4, "-t", 2, "-g", 1, "-n", 2000, "-w", 20, "-c", 0)
+ARGS = ("-b", "1K", "-e", "64M", "-f", 4, "-t", 2, "-g", 1, "-n", 2000, "-w", 20, "-c", 0,
+        "-N", 2)  # the plugin may still sleep in the first cycle
 LARGE = 16 << 20
 PROGRAMS = {"all_reduce": "AllReduce", "all_gather": "AllGather",
             "reduce_scatter": "ReduceScatter", "broadcast": "Broadcast", "alltoall": "AlltoAll",
@@ -57,7 +58,8 @@ def test_gpu_times_against_nccl_tests():
             if not samples:
                 wrong.append((name, size, "no launch was timed"))
                 continue
-            truth = (out_of_place + in_place) / 2
+            # In place NCCL leaves out a rank's copy to itself: with two ranks that is no AlltoAll.
+            truth = out_of_place if name == "alltoall" else (out_of_place + in_place) / 2
             ours = statistics.median(ns for ns, _ in samples) / 1e3
             bandwidth = statistics.median(b / ns for ns, b in samples)
             expected = bus * out_of_place / truth

@@ -34,6 +34,12 @@ def test_job():
                 b"LOCAL_RANK=1\0")
 
 
+def test_conf():
+    fuzz("conf", b"NCCL_DEBUG=INFO\nNCCL_PROFILER_PLUGIN=inspector\r\nNCCL_BPFTRACE_CHAIN=x\n"
+                 b"NCCL_PROFILER_PLUGIN=/a/libnccl-profiler-bpftrace.so\n"
+                 b"\0NCCL_INSPECTOR_ENABLE=1\0NCCL_INSPECTOR_PROM_DUMP=1\0")
+
+
 def test_elf():
     fuzz("elf", (nbt.BUILD / "sim/2.28.9/libnccl.so.2").read_bytes()[:65536])
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What holds for the sources as they stand: format, sizes, licences, both architectures."""
+import re
 import shutil
 import subprocess
 
@@ -58,16 +59,31 @@ def test_user_space_compiles_for_arm64():
     compiler = nbt.need("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")
     pure = ["nccl_api.c", "nccl_layout.c", "nccl_identity.c", "nccl_code.c", "nccl_code_x86.c",
             "nccl_code_arm64.c", "nccl_elf.c", "elf_file.c", "usdt.c", "image.c", "comm.c",
-            "comm_owner.c", "comm_query.c", "utf8.c", "job.c", "prom.c", "rates.c", "timing_form.c",
+            "comm_owner.c", "comm_query.c", "utf8.c", "job.c", "prom.c", "rates.c",
             "inspector.c", "inspector_prom.c", "json_text.c", "record_inspector.c",
             "record_jsonl.c", "plugin_conf.c",
-            *(path.name for path in sources("src/timing*.c"))]
+            *(path.name for path in sources("src/timing*.c")),
+            *(f"plugin/{path.name}" for path in sources("src/plugin/*.c"))]
     for name in pure:
         done = subprocess.run([compiler, "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra",
                                "-Werror", "-fsyntax-only", "-Iinclude", "-Isrc",
                                "-idirafter", "/usr/include", nbt.ROOT / "src" / name],
                               text=True, capture_output=True, cwd=nbt.ROOT)
         assert done.returncode == 0, f"{name}: {done.stderr[-2000:]}"
+
+
+def test_plugin_links_for_arm64():
+    compiler = nbt.need("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")
+    plugin = nbt.tempdir() / "plugin.so"
+    done = subprocess.run([compiler, "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+                           "-O2", "-Iinclude", "-fPIC", "-fvisibility=hidden", "-shared",
+                           "-pthread", "-Wl,-z,defs", "-o", plugin,
+                           *sources("src/plugin/*.c"), "-ldl"],
+                          text=True, capture_output=True, cwd=nbt.ROOT)
+    assert done.returncode == 0, done.stderr[-2000:]
+    note = subprocess.run([nbt.need("readelf", "binutils"), "-nW", plugin], text=True,
+                          capture_output=True, check=True).stdout
+    assert re.search(r"Provider: nccl_bpftrace\s+Name: batch\s.*\s+Arguments: 8@x0 4@x1", note), note
 
 
 def test_api_prototypes_against_nvidia_s_header():

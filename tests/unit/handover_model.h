@@ -108,7 +108,7 @@ static void model__init(struct model *m, uint32_t seed, const struct model_losse
 	static const unsigned int rates[] = {4000, 20000, 100000, 500};
 
 	memset(m, 0, sizeof(*m));
-	CHECK(!handovers__new(&m->handovers));
+	CHECK(!handovers__new(&m->handovers, 2 * NSEC_PER_SEC));
 	m->losses = *losses;
 	m->random = seed * 0x9e3779b97f4a7c15ULL + 1;
 	m->now = 1000 * NSEC_PER_SEC;
@@ -346,7 +346,10 @@ static void agent__read(struct model *m, struct model_sums *sums)
 				.function = functions[k],
 			};
 			const struct nb_counter counter = {
-				.calls = c->calls, .lost = c->lost, .lost_empty = c->lost_empty};
+				.launched.calls = c->calls,
+				.lost = c->lost,
+				.lost_empty = c->lost_empty,
+			};
 
 			handovers__count(m->handovers, &key, &counter);
 			sums->calls[i][k] = c->calls;

@@ -17,7 +17,7 @@ struct tracer {
 	struct gpu gpus[STUB_MAX]; /* by bus id */
 	struct library library;
 	struct tracer_census census;
-	uint64_t lost[TRACER_LOST_MAX], received;
+	uint64_t lost[TRACER_LOST_MAX], received, unresolved;
 	struct timings *timings; /* NULL: the test gives none */
 	timing_launch_fn *on_launch;
 	void *on_launch_ctx;
@@ -105,6 +105,11 @@ struct tracer_census tracer__census(struct tracer *tracer)
 	return tracer->census;
 }
 
+uint64_t tracer__graphs_unresolved(struct tracer *tracer)
+{
+	return tracer->unresolved;
+}
+
 uint64_t tracer__lost(struct tracer *tracer, int reason)
 {
 	return tracer->lost[reason];
@@ -114,7 +119,7 @@ const char *tracer__lost_name(int reason)
 {
 	static const char *const names[TRACER_LOST_MAX] = {
 		"ring_full", "counter_full", "bad_cookie", "plugin_ring_full",
-		"bad_batch", "bad_record",   "handover"};
+		"bad_batch", "graph_full",   "bad_record", "handover"};
 
 	return names[reason];
 }
@@ -168,8 +173,7 @@ static inline struct comm *stub_calls(struct tracer *tracer, uint32_t tgid, uint
 		.n_ranks = 8,
 	};
 	const struct nb_counter counter = {
-		.calls = calls,
-		.type_bytes = calls * 1000,
+		.launched = {.calls = calls, .type_bytes = calls * 1000},
 		.first_ns = 1000000000,
 		.last_ns = 5000000000,
 		.sequence = 40,

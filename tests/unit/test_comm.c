@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "../../src/comm.c"
+#include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
 #include "../../src/comm_plugin.c"
 #include "../../src/comm_query.c"
@@ -26,8 +27,7 @@ static struct nb_key key_of(uint64_t address, uint64_t hash, int32_t rank, int f
 static struct nb_counter counter_of(uint64_t calls, uint64_t first_ns, uint64_t last_ns)
 {
 	return (struct nb_counter){
-		.calls = calls,
-		.type_bytes = calls * 4,
+		.launched = {.calls = calls, .type_bytes = calls * 4},
 		.first_ns = first_ns,
 		.last_ns = last_ns,
 		.sequence = NB_NO_SEQUENCE,
@@ -81,7 +81,7 @@ TEST(functions_of_one_operation_are_one)
 		comm = comms__count(comms, &plain, &a);
 		CHECK(comm && comm == comms__count(comms, &config, &b));
 	}
-	CHECK_INT(comm->operations[NCCL_OP_AllReduce].calls, 7);
+	CHECK_INT(comm->operations[NCCL_OP_AllReduce].tally[COMM_LAUNCHED].calls, 7);
 	CHECK_INT(comm->operations[NCCL_OP_AllReduce].last_ns, 40);
 	CHECK_INT(comm->first_ns, 10);
 	CHECK_INT(comm->last_ns, 40);
@@ -112,7 +112,9 @@ TEST(a_creation_makes_observed_only_what_cannot_be_older)
 
 TEST(a_communicator_known_before_the_creation_is_not_its)
 {
-	struct nccl_identity id = {.comm_hash = HASH, .rank = 5, .n_ranks = 8,
+	struct nccl_identity id = {.comm_hash = HASH,
+				   .rank = 5,
+				   .n_ranks = 8,
 				   .valid = NCCL_IDENTITY_IDENTITY | NCCL_IDENTITY_HASH};
 	struct nb_record r = lifecycle(NCCL_FN_CommInitRank, 100, 0, 0x1234);
 	struct comms *comms = new_comms();
@@ -225,13 +227,13 @@ TEST(bytes_as_nccl_tests_counts_them)
 	struct comm *comm = count_one(comms, ADDR, HASH, 5, NCCL_FN_AllGather, 2, 100);
 	uint64_t bytes = 0;
 
-	CHECK(comm__bytes(comm, NCCL_OP_AllGather, &bytes));
+	CHECK(comm__bytes(comm, NCCL_OP_AllGather, COMM_LAUNCHED, &bytes));
 	CHECK_INT(bytes, 2 * 4 * 8);
 	comm = count_one(comms, ADDR, HASH, 5, NCCL_FN_AllReduce, 2, 100);
-	CHECK(comm__bytes(comm, NCCL_OP_AllReduce, &bytes));
+	CHECK(comm__bytes(comm, NCCL_OP_AllReduce, COMM_LAUNCHED, &bytes));
 	CHECK_INT(bytes, 2 * 4);
 	comm = count_one(comms, ADDR + 1, 0, -1, NCCL_FN_AllGather, 2, 100);
-	CHECK(!comm__bytes(comm, NCCL_OP_AllGather, &bytes)); /* ranks not known */
+	CHECK(!comm__bytes(comm, NCCL_OP_AllGather, COMM_LAUNCHED, &bytes)); /* ranks not known */
 	comms__free(comms);
 }
 
@@ -279,6 +281,66 @@ TEST(creations_are_bounded)
 	}
 	CHECK_INT(comms__pending(comms, PID, pointers, 256), 32);
 	CHECK_INT(pointers[0], 1000);
+	comms__free(comms);
+}
+
+TEST(replays)
+{
+	const struct nb_key key = {
+		.comm = 0x10,
+		.comm_hash = 9,
+		.tgid = 1,
+		.rank = 0,
+		.function = NCCL_FN_AllReduce,
+		.n_ranks = 2,
+	};
+	const struct nb_counter counter = {
+		.launched = {.calls = 2, .type_bytes = 8},
+		.captured = {.calls = 3, .type_bytes = 12},
+		.first_ns = 1,
+		.last_ns = 5,
+		.sequence = NB_NO_SEQUENCE,
+	};
+	const struct nb_tally held = {.calls = 3, .type_bytes = 12};
+	struct nb_capture capture = {.launches = 10, .last_ns = 50};
+	const enum nccl_operation op = NCCL_OP_AllReduce;
+	struct comms *comms;
+	struct comm *comm;
+	uint64_t bytes;
+
+	CHECK(!comms__new(&comms));
+	for (int round = 0; round < 3; round++) {
+		comms__begin(comms);
+		comm = comms__count(comms, &key, &counter);
+		CHECK_INT(comm__ran(comm, op), 2 + (round ? 30 : 0));
+		comms__replay(comms, &key, &held, &capture, round == 0);
+		CHECK_INT(comm->operations[op].tally[COMM_LAUNCHED].calls, 2);
+		CHECK_INT(comm->operations[op].tally[COMM_CAPTURED].calls, 3);
+		/* the first capture is past, what is told later is another of the same content */
+		CHECK_INT(comm__ran(comm, op), 2 + 30 + (round ? 3 : 0));
+		CHECK(comm__bytes(comm, op, COMM_REPLAYED, &bytes));
+		CHECK_INT(bytes, 120 + (round ? 12 : 0));
+		capture.launches = 1;
+	}
+	CHECK_INT(comm__last_ns(comm), 50);
+	CHECK_INT(comm->last_ns, 5);
+	comms__replay(comms, &(struct nb_key){.comm = 0x99, .tgid = 7}, &held, &capture, true);
+	comms__free(comms);
+}
+
+TEST(captured_calls_have_no_signature)
+{
+	const struct nb_key key = {.comm = 0x10, .comm_hash = 9, .tgid = 1, .n_ranks = 2};
+	const struct nb_counter counter = {
+		.captured = {.calls = 3, .type_bytes = 12}, .first_ns = 1, .last_ns = 5};
+	struct comms *comms;
+	uint32_t signature;
+	struct comm *comm;
+
+	CHECK(!comms__new(&comms));
+	comms__begin(comms);
+	comm = comms__count(comms, &key, &counter);
+	CHECK(!comm__signature(comm, NCCL_OP_AllReduce, &signature));
 	comms__free(comms);
 }
 

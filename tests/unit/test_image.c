@@ -7,6 +7,7 @@
 
 #include "unit.h"
 
+#include "../../src/cuda_elf.c"
 #include "../../src/elf_file.c"
 #include "../../src/image.c"
 #include "../../src/nccl_api.c"
@@ -194,6 +195,62 @@ TEST(damaged_notes)
 	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
 	fake__plugin(&fake);
 	fake.sections[S_NOTES].sh_type = SHT_NOBITS;
+	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
+}
+
+/* .dynamic: some entries, then the library's own name. */
+static void fake__soname(struct fake *fake, const char *soname)
+{
+	Elf64_Shdr *strings = &fake->sections[S_DYNSTR];
+	Elf64_Dyn *entries;
+
+	fake__section(fake, S_NOTES, ".note.stapsdt", SHT_DYNAMIC, S_DYNSTR, 3 * sizeof(*entries));
+	entries = (void *)(fake->bytes + fake->sections[S_NOTES].sh_offset);
+	entries[0] = (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = 1};
+	entries[1] = (Elf64_Dyn){.d_tag = DT_SONAME, .d_un.d_val = strings->sh_size};
+	entries[2] = (Elf64_Dyn){.d_tag = DT_NULL};
+	strcpy((char *)fake->bytes + strings->sh_offset + strings->sh_size, soname);
+	strings->sh_size += strlen(soname) + 1;
+}
+
+static void fake__cuda(struct fake *fake, const char *soname)
+{
+	fake__init(fake);
+	fake__symbol(fake, S_DYNSYM, "cuGraphLaunch", FUNC, TEXT_VADDR + 0x40, 16);
+	fake__symbol(fake, S_DYNSYM, "cuGraphLaunch_ptsz", FUNC, TEXT_VADDR + 0x40, 16);
+	fake__symbol(fake, S_DYNSYM, "cuStreamEndCapture", FUNC, TEXT_VADDR + 0x80, 16);
+	fake__symbol(fake, S_DYNSYM, "cuGraphDestroy", FUNC, DATA_VADDR, 16);
+	fake__soname(fake, soname);
+	fake__hash(fake);
+}
+
+TEST(cuda)
+{
+	struct fake fake;
+	struct image image;
+
+	if (NCCL_ARCH_HOST != NCCL_ARCH_X86_64)
+		SKIP("the fake is for x86-64");
+	fake__cuda(&fake, "libcuda.so.1");
+	image = read_fake(&fake);
+	CHECK_INT(image.kind, IMAGE_CUDA);
+	CHECK_INT(image.n_sites, 2); /* two names of one function are one */
+	for (unsigned int i = 0; i < image.n_sites; i++)
+		CHECK_INT(image.sites[i].offset, image.sites[i].function == NB_GRAPH_LAUNCH
+							 ? TEXT_OFFSET + 0x40
+							 : TEXT_OFFSET + 0x80);
+	fake__cuda(&fake, "libcuda.so.2");
+	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
+	fake__cuda(&fake, "libvgpu.so"); /* a wrapper exports the same, and calls the driver */
+	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
+	fake__cuda(&fake, "libcuda.so.1");
+	fake.header->e_machine = EM_AARCH64;
+	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
+	fake__cuda(&fake, "libcuda.so.1");
+	fake.sections[S_NOTES].sh_size = sizeof(Elf64_Dyn); /* ends before the name */
+	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
+	fake__cuda(&fake, "libcuda.so.1");
+	fake.sections[S_DYNSTR].sh_size -= 1; /* no end of the string */
 	CHECK_INT(read_fake(&fake).kind, IMAGE_NONE);
 }
 

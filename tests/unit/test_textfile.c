@@ -111,7 +111,7 @@ TEST(no_series_twice)
 	struct comm *old = stub_calls(tracer, 5, 0, -1, NCCL_FN_AllReduce, 3);
 	struct comm *other;
 	struct nb_key key = {.comm = 0x9999, .tgid = 6, .rank = -1, .function = NCCL_FN_AllReduce};
-	struct nb_counter counter = {.calls = 8, .first_ns = 1, .last_ns = 2};
+	struct nb_counter counter = {.launched.calls = 8, .first_ns = 1, .last_ns = 2};
 
 	other = comms__count(tracer->comms, &key, &counter);
 	strcpy(other->label, old->label); /* as when a process number came back */

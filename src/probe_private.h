@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Shared by the parts of the BPF side's owner: probe.c, probe_graph.c. */
+#ifndef PROBE_PRIVATE_H
+#define PROBE_PRIVATE_H
+
+#include "probe.h"
+
+#include "nccl_bpftrace.skel.h" /* uses the records' types */
+
+struct probe {
+	struct nccl_bpftrace_bpf *skel;
+	struct bpf_link *iterator;
+	struct ring_buffer *ring;
+	struct probe_listener listener;
+	uint64_t received, bad;
+	bool multi, checksum;
+	struct nb_key *keys; /* READ_BATCH of each, for batched look-ups */
+	struct nb_counter *values;
+};
+
+#endif
