@@ -119,7 +119,7 @@ const char *tracer__lost_name(int reason)
 {
 	static const char *const names[TRACER_LOST_MAX] = {
 		"ring_full", "counter_full", "bad_cookie", "plugin_ring_full",
-		"bad_batch", "graph_full",   "bad_record"};
+		"bad_batch", "graph_full",   "bad_record", "handover"};
 
 	return names[reason];
 }
