@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * NCCL's calls of a profiler plugin that is not ours, in the processes that the agent names. One
- * program for all five functions: the attach cookie says which. What a plugin gives back is read at
+ * program for all functions: the attach cookie says which. What a plugin gives back is read at
  * the thread's next call, see struct nb_foreign_record: a thread does one thing at a time.
  */
 #include "vmlinux.h"
@@ -31,9 +31,10 @@ struct {
 	__uint(max_entries, 1);
 } foreign_processes SEC(".maps");
 
-/* A thread's last start, until it is known what came of it. */
+/* A thread's last start, until it is known what came of it: whoever takes handle_at tells of it. */
 struct thread {
 	__u64 handle_at; /* 0: nothing waits */
+	__u64 version;	 /* of the record: a thread may begin its next while another tells of it */
 	struct nb_foreign_record record;
 };
 
@@ -54,15 +55,19 @@ static __always_inline bool is_wake_due(void)
 	       (waiting & (wake_bytes - 1)) < 2 * sizeof(struct nb_foreign_record);
 }
 
+static __always_inline void process__lose(struct nb_foreign_process *process)
+{
+	__sync_fetch_and_add(&process->lost, 1);
+	__sync_fetch_and_add(&lost[NB_LOST_PLUGIN_RING_FULL], 1);
+}
+
 static __always_inline void record__send(struct nb_foreign_process *process,
 					 struct nb_foreign_record *r, __u64 size)
 {
 	r->size = size;
 	if (bpf_ringbuf_output(&events, r, size,
-			       is_wake_due() ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP)) {
-		__sync_fetch_and_add(&process->lost, 1);
-		__sync_fetch_and_add(&lost[NB_LOST_PLUGIN_RING_FULL], 1);
-	}
+			       is_wake_due() ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+		process__lose(process);
 }
 
 static __always_inline void record__begin(struct nb_foreign_record *r, __u64 id,
@@ -83,24 +88,71 @@ static __always_inline void record__begin(struct nb_foreign_record *r, __u64 id,
 	r->context = r->handle = r->parent = r->timer_ns = 0;
 }
 
+/* Of a START: at most one is told of twice or not at all, and that one is counted. */
+static __always_inline void thread__tell_start(struct nb_foreign_process *process,
+					       struct thread *thread, __u64 version, __u64 handle)
+{
+	struct nb_foreign_record *r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
+
+	if (!r) {
+		process__lose(process);
+		return;
+	}
+	__builtin_memcpy(r, &thread->record, sizeof(*r));
+	r->size = sizeof(*r);
+	r->timer_ns = bpf_ktime_get_ns();
+	/* what the handle meant meanwhile may be lost */
+	r->handle = r->lost == process->lost ? handle : 0;
+	if (thread->version != version) {
+		bpf_ringbuf_discard(r, BPF_RB_NO_WAKEUP);
+		process__lose(process);
+		return;
+	}
+	bpf_ringbuf_submit(r, is_wake_due() ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+}
+
 /* A channel without a handle is never stopped: nothing is to be told of it. */
 static __always_inline void thread__settle(struct nb_foreign_process *process,
 					   struct thread *thread)
 {
-	struct nb_foreign_record *r = &thread->record;
+	__u64 version = thread->version, handle = 0;
+	__u64 at = __sync_lock_test_and_set(&thread->handle_at, 0);
 
-	if (!thread->handle_at)
+	if (!at)
 		return;
-	if (bpf_probe_read_user(&r->handle, sizeof(r->handle), (void *)thread->handle_at))
-		r->handle = 0;
-	thread->handle_at = 0;
-	if (r->callback == NB_FOREIGN_START) {
-		r->timer_ns = bpf_ktime_get_ns();
-		if (r->lost != process->lost) /* what the handle meant meanwhile may be lost */
-			r->handle = 0;
-		record__send(process, r, sizeof(*r));
-	} else if (r->handle) {
-		record__send(process, r, NB_FOREIGN_SHORT);
+	bpf_probe_read_user(&handle, sizeof(handle), (void *)at);
+	if (thread->record.callback == NB_FOREIGN_START) {
+		thread__tell_start(process, thread, version, handle);
+	} else if (handle) {
+		thread->record.handle = handle;
+		record__send(process, &thread->record, NB_FOREIGN_SHORT);
+	}
+}
+
+/*
+ * A channel tells that a start has returned with its parent's handle, on whatever thread: NCCL has
+ * the handle from there.
+ */
+static __always_inline void process__settle_parent(struct nb_foreign_process *process, __u64 parent)
+{
+	for (int i = 0; i < NB_FOREIGN_PENDING; i++) {
+		__u64 id = process->pending[i], handle = 0, at, version;
+		struct thread *thread;
+
+		if (!id)
+			continue;
+		thread = bpf_map_lookup_elem(&foreign_threads, &id);
+		version = thread ? thread->version : 0;
+		at = thread ? thread->handle_at : 0;
+		if (!at || thread->record.callback != NB_FOREIGN_START) {
+			process->pending[i] = 0;
+			continue;
+		}
+		if (bpf_probe_read_user(&handle, sizeof(handle), (void *)at) || handle != parent ||
+		    !__sync_bool_compare_and_swap(&thread->handle_at, at, 0))
+			continue;
+		process->pending[i] = 0;
+		thread__tell_start(process, thread, version, handle);
 	}
 }
 
@@ -179,7 +231,7 @@ static __always_inline void on_start(struct nb_foreign_process *process, struct 
 	const char *descriptor = (const char *)PT_REGS_PARM3(ctx);
 	struct nb_foreign_record *r = &thread->record;
 	__u32 abi = process->abi;
-	__u64 type;
+	__u64 type, parent = 0;
 
 	if (abi >= NB_FOREIGN_ABIS)
 		return;
@@ -187,10 +239,16 @@ static __always_inline void on_start(struct nb_foreign_process *process, struct 
 	if (!(type & TYPES) || (type == NB_FOREIGN_TYPE_CHANNEL && abi < TIMER_ABI))
 		return;
 	process__find_contexts(process, id);
+	if (type == NB_FOREIGN_TYPE_CHANNEL) {
+		bpf_probe_read_user(&parent, sizeof(parent), descriptor + AT_PARENT);
+		if (parent)
+			process__settle_parent(process, parent);
+	}
+	__sync_fetch_and_add(&thread->version, 1);
 	record__begin(r, id, process, NB_FOREIGN_START);
 	r->type = type;
 	r->context = PT_REGS_PARM1(ctx);
-	bpf_probe_read_user(&r->parent, sizeof(r->parent), descriptor + AT_PARENT);
+	r->parent = parent;
 	bpf_probe_read_user(&r->rank, sizeof(r->rank), descriptor + AT_RANK);
 	if (type == NB_FOREIGN_TYPE_CHANNEL) {
 		r->callback = NB_FOREIGN_CHANNEL;
@@ -203,7 +261,15 @@ static __always_inline void on_start(struct nb_foreign_process *process, struct 
 	} else {
 		task__copy(&r->task, abi, 2, descriptor);
 	}
+	if (abi < TIMER_ABI) { /* without channels nobody asks for its handle */
+		r->timer_ns = r->time_ns;
+		record__send(process, r, sizeof(*r));
+		return;
+	}
 	thread->handle_at = PT_REGS_PARM2(ctx);
+	if (type != NB_FOREIGN_TYPE_CHANNEL)
+		process->pending[__sync_fetch_and_add(&process->next_pending, 1) %
+				 NB_FOREIGN_PENDING] = id;
 }
 
 /* recordEventState(void *handle, state, arguments) */
@@ -260,6 +326,7 @@ static __always_inline void on_init(struct nb_foreign_process *process, struct t
 	barrier_var(fourth);
 	if (process->abi < 4)
 		return;
+	__sync_fetch_and_add(&thread->version, 1);
 	record__begin(r, id, process, NB_FOREIGN_INIT);
 	r->rank = init__rank(ctx);
 	r->init.n_nodes = (__s32)PT_REGS_PARM5(ctx);

@@ -218,8 +218,10 @@ _Static_assert(sizeof(struct nb_plugin_record) == 136, "nb_plugin_record");
 
 /*
  * Another profiler plugin, whose functions are probed in one process: NCCL's calls of them. Its
- * handle for an event lies where NCCL asked for it once startEvent has returned; it is read at the
- * thread's next call, and only then is the start told of. So no return probe is needed.
+ * handle for an event lies where NCCL asked for it, once startEvent has returned. It is read when
+ * the thread calls next, or another thread tells of a channel of that handle; only then is the
+ * start told of. So no return probe is needed; and only v4 needs one on stopEvent, where the next
+ * call may come so late that NCCL has used that memory anew.
  */
 #define NB_FOREIGN_ABIS		7 /* index: N of ncclProfiler_vN, 1..6 */
 #define NB_FOREIGN_PROCESSES	1024
@@ -227,6 +229,7 @@ _Static_assert(sizeof(struct nb_plugin_record) == 136, "nb_plugin_record");
 #define NB_FOREIGN_DESCRIPTOR	128 /* bytes of the longest event descriptor */
 #define NB_FOREIGN_TEXT		16  /* "COLLNET_DIRECT", "ncclFloat8e4m3" and their NUL fit */
 #define NB_FOREIGN_TEXTS	4   /* of a task: function, type, algorithm, protocol */
+#define NB_FOREIGN_PENDING	16  /* threads whose last start waits for its handle */
 #define NB_FOREIGN_INITS	4   /* communicators whose context is waited for */
 #define NB_FOREIGN_TYPE_COLL	0x2u
 #define NB_FOREIGN_TYPE_P2P	0x4u
@@ -237,10 +240,10 @@ _Static_assert(sizeof(struct nb_plugin_record) == 136, "nb_plugin_record");
 /* The attach cookie, and what a record tells of. */
 enum nb_foreign_callback {
 	NB_FOREIGN_START,    /* a task: a collective, a send or a receive */
-	NB_FOREIGN_STOP,     /* never a record of its own */
 	NB_FOREIGN_STATE,    /* a channel has stopped */
 	NB_FOREIGN_INIT,     /* a communicator is being made */
 	NB_FOREIGN_FINALIZE, /* its context ends */
+	NB_FOREIGN_STOP,     /* never a record of its own */
 	NB_FOREIGN_CHANNEL,  /* a channel has started */
 	NB_FOREIGN_CONTEXT,  /* the context that an INIT has got */
 	NB_FOREIGN_MAX,
@@ -261,14 +264,15 @@ _Static_assert(sizeof(struct nb_foreign_abi) == 32, "nb_foreign_abi");
 /* By tgid; the agent makes it before it attaches. */
 struct nb_foreign_process {
 	__u32 abi;
-	__u32 tries;			 /* calls at which contexts were looked for in vain */
-	__u64 lost;			 /* its records that found no place */
-	__u64 init_at[NB_FOREIGN_INITS]; /* where a context will stand; 0: free */
-	__u64 init_ns[NB_FOREIGN_INITS]; /* of that INIT */
-	__u32 next_init, pad;
+	__u32 tries;			   /* calls at which contexts were looked for in vain */
+	__u64 lost;			   /* its records that found no place */
+	__u64 init_at[NB_FOREIGN_INITS];   /* where a context will stand; 0: free */
+	__u64 init_ns[NB_FOREIGN_INITS];   /* of that INIT */
+	__u64 pending[NB_FOREIGN_PENDING]; /* tgid and tid; 0: free */
+	__u32 next_init, next_pending;
 };
 
-_Static_assert(sizeof(struct nb_foreign_process) == 88, "nb_foreign_process");
+_Static_assert(sizeof(struct nb_foreign_process) == 216, "nb_foreign_process");
 
 struct nb_foreign_task {
 	__u8 descriptor[NB_FOREIGN_DESCRIPTOR];

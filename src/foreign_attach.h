@@ -12,12 +12,13 @@
 struct foreign_request {
 	uint32_t pid;
 	int32_t program_fd; /* -1: only look */
+	int32_t version;    /* N of ncclProfiler_vN */
 	uint64_t table;	    /* its address in the process */
 	struct foreign_code code;
 	uint64_t map_start, map_end; /* names the file as /proc/PID/map_files/<start>-<end> */
 };
 
-/* POD: crosses the helper's socket, with one link for each site when found. */
+/* POD: crosses the helper's socket, with a link for each site when found. */
 struct foreign_reply {
 	int32_t verdict; /* enum foreign_verdict */
 	int32_t err;	 /* of FOREIGN_UNREADABLE and FOREIGN_REFUSED: -errno */

@@ -9,12 +9,14 @@
 
 #define SYMBOL "ncclProfiler_v"
 
-_Static_assert(NB_FOREIGN_FINALIZE + 1 == FOREIGN_N_SITES && !NB_FOREIGN_START, "sites");
+_Static_assert(NB_FOREIGN_STOP + 1 == FOREIGN_N_SITES && !NB_FOREIGN_START, "sites");
 
-/* Which words of a table the functions are. */
+#define FUNCTIONS 5 /* behind the name */
+
+/* Which words of a table the functions to be probed are. */
 static const uint8_t words[FOREIGN_N_SITES] = {
-	[NB_FOREIGN_INIT] = 1,	[NB_FOREIGN_START] = 2,	   [NB_FOREIGN_STOP] = 3,
-	[NB_FOREIGN_STATE] = 4, [NB_FOREIGN_FINALIZE] = 5,
+	[NB_FOREIGN_INIT] = 1,	   [NB_FOREIGN_START] = 2, [NB_FOREIGN_STATE] = 4,
+	[NB_FOREIGN_FINALIZE] = 5, [NB_FOREIGN_STOP] = 3,
 };
 
 /* The code's p_vaddr - p_offset, of the segment that is mapped first. */
@@ -141,21 +143,36 @@ int foreign_tables__choose(const struct foreign_tables *tables, int32_t nccl_ver
 	return chosen < NB_FOREIGN_ABIS ? chosen : 0;
 }
 
-enum foreign_verdict foreign_table__check(const uint64_t table[FOREIGN_TABLE_BYTES / 8],
+/* Each costs its job a trap a call. Before v4 there are no times, and an operation tells itself. */
+static bool is_needed(int version, int site)
+{
+	switch (site) {
+	case NB_FOREIGN_STATE:
+	case NB_FOREIGN_INIT:
+		return version >= 4;
+	case NB_FOREIGN_STOP:
+		return version == 4;
+	default:
+		return true;
+	}
+}
+
+enum foreign_verdict foreign_table__check(int version,
+					  const uint64_t table[FOREIGN_TABLE_BYTES / 8],
 					  const struct foreign_code *code,
 					  struct foreign_sites *ret)
 {
-	struct foreign_sites sites;
+	struct foreign_sites sites = {};
 
-	for (int i = 0; i < FOREIGN_N_SITES; i++) {
-		uint64_t address = table[words[i]];
-
-		if (!address)
+	for (int i = 1; i <= FUNCTIONS; i++) {
+		if (!table[i])
 			return FOREIGN_EMPTY;
-		if (address < code->start || address >= code->end)
+		if (table[i] < code->start || table[i] >= code->end)
 			return FOREIGN_OUTSIDE;
-		sites.offset[i] = address - code->start + code->file_offset;
 	}
+	for (int i = 0; i < FOREIGN_N_SITES; i++)
+		if (is_needed(version, i))
+			sites.offset[i] = table[words[i]] - code->start + code->file_offset;
 	*ret = sites;
 	return FOREIGN_FOUND;
 }

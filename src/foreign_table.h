@@ -44,14 +44,15 @@ struct foreign_code {
 	uint64_t start, end, file_offset;
 };
 
-/* Where to probe: offsets in the file of NB_FOREIGN_START to NB_FOREIGN_FINALIZE. */
+/* Where to probe: offsets in the file of NB_FOREIGN_START to NB_FOREIGN_STOP; 0: not there. */
 #define FOREIGN_N_SITES 5
 struct foreign_sites {
 	uint64_t offset[FOREIGN_N_SITES]; /* by enum nb_foreign_callback */
 };
 
-/* Judges a table as it lies in the process's memory. */
-enum foreign_verdict foreign_table__check(const uint64_t table[FOREIGN_TABLE_BYTES / 8],
+/* Judges table N of a plugin as it lies in the process's memory. */
+enum foreign_verdict foreign_table__check(int version,
+					  const uint64_t table[FOREIGN_TABLE_BYTES / 8],
 					  const struct foreign_code *code,
 					  struct foreign_sites *ret);
 

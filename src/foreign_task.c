@@ -40,7 +40,6 @@ static void task__describe(struct followed *f, struct foreign_task *task,
 	*o = (struct nbp_operation){
 		.sequence = event->sequence,
 		.count = event->count,
-		.operation = ++task->comm->n_operations,
 		.root = event->root,
 		.n_channels = task->n_expected,
 		.function = event->function,
@@ -51,16 +50,19 @@ static void task__describe(struct followed *f, struct foreign_task *task,
 	};
 }
 
-/* Whose it is may have been learnt since it began. */
+/* Whose it is may have been learnt since it began. Numbered now: nobody must miss one that waits.
+ */
 static void task__tell(struct followed *f, struct foreign_task *task)
 {
 	const struct foreign_identity *identity = &task->comm->identity;
 
+	if (task->is_told)
+		return;
 	task->operation.comm_hash = identity->hash;
 	task->operation.n_ranks = identity->n_ranks;
-	if (!task->is_told)
-		followed__send(f, &task->operation);
+	task->operation.operation.operation = ++task->comm->n_operations;
 	task->is_told = true;
+	followed__send(f, &task->operation);
 }
 
 /* ---- tables ---- */

@@ -49,7 +49,7 @@ struct process_foreign {
 	} state;
 	uint64_t due_ns; /* not before */
 	unsigned int n_tries;
-	int links[PROCESS_FOREIGN_LINKS];
+	int links[PROCESS_FOREIGN_LINKS], n_links;
 	const char *why; /* of REFUSED: one phrase */
 };
 

@@ -74,9 +74,10 @@ static void tracer__refuse_foreign(struct tracer *tracer, struct process *proces
 }
 
 static void tracer__take_foreign_links(struct tracer *tracer, struct process *process, int version,
-				       const int *fds)
+				       const int *fds, int n_fds)
 {
-	memcpy(process->foreign.links, fds, sizeof(process->foreign.links));
+	memcpy(process->foreign.links, fds, n_fds * sizeof(*fds));
+	process->foreign.n_links = n_fds;
 	process->foreign.state = PROCESS_FOREIGN_FOLLOWED;
 	tracer__tell_foreign(tracer, process, version);
 }
@@ -107,8 +108,8 @@ static void on_foreign_message(void *ctx, const void *data, size_t len, const in
 		return;
 	}
 	q->answered = true;
-	if (reply->verdict == FOREIGN_FOUND && n_fds == FOREIGN_N_SITES) {
-		tracer__take_foreign_links(q->tracer, process, q->version, fds);
+	if (reply->verdict == FOREIGN_FOUND && n_fds > 0 && n_fds <= PROCESS_FOREIGN_LINKS) {
+		tracer__take_foreign_links(q->tracer, process, q->version, fds, n_fds);
 		return;
 	}
 	while (n_fds > 0)
@@ -146,6 +147,7 @@ static void tracer__look_at_table(struct tracer *tracer, struct process *process
 	const struct foreign_request request = {
 		.pid = process->tgid,
 		.program_fd = probe__foreign_program_fd(tracer->probe),
+		.version = version,
 		.table = m->start - m->file_offset + m->library->tables.at[version],
 		.code = {m->start, m->end, m->file_offset},
 		.map_start = m->start,
@@ -224,7 +226,7 @@ static void process__close_links(struct tracer *tracer, struct process *process)
 {
 	if (process->foreign.state == PROCESS_FOREIGN_FOLLOWED)
 		helpers__close_elsewhere(tracer->helpers, process->foreign.links,
-					 PROCESS_FOREIGN_LINKS);
+					 process->foreign.n_links);
 	process->foreign.state = PROCESS_FOREIGN_GONE;
 }
 

@@ -22,7 +22,7 @@ FOREIGN = nbt.BUILD / "tests/plugin/libforeign.so"
 RANKS = 4
 ABI = {"2.23.4": 1, "2.25.1": 2, "2.26.5": 3, "2.27.7": 4, "2.28.9": 5, "2.30.7": 6}
 COMMS = "comm a config; comm b config; "
-SOME = "loop 10 { allreduce a 10 fp32; allgather b 10 fp32; synchronize; pause 100; barrier }; "
+SOME = "loop 25 { allreduce a 10 fp32; allgather b 10 fp32; synchronize; pause 100; barrier }; "
 WARM = COMMS + SOME + "@0 print warm; wait; "
 WORK = "loop 20 { rate 20; barrier; compute 3; allreduce a 25000000 fp32 x 2; " \
        "allgather a 5000000 bf16; reducescatter b 5000000 fp16; broadcast a 3000000 fp64; " \
