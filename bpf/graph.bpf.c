@@ -22,6 +22,14 @@ struct {
 	__uint(max_entries, NB_MAX_HANDLES);
 } handles SEC(".maps");
 
+/* Processes that are handed over: not all their calls are seen. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u32);   /* tgid */
+	__type(value, __u32); /* a capture has begun since */
+	__uint(max_entries, NB_MAX_PROCESSES);
+} unprobed SEC(".maps");
+
 /* Who calls. */
 struct caller {
 	__u64 thread;
@@ -167,15 +175,21 @@ static __always_inline void graph__begin(struct caller *c, struct nb_capturer *c
 	struct nb_handle_key key = handle_key(c, stream_of(c, stream), NB_HANDLE_STREAM);
 	struct nb_handle_key graph_key = handle_key(c, graph, NB_HANDLE_GRAPH);
 	__u64 *known = graph ? bpf_map_lookup_elem(&handles, &graph_key) : NULL;
+	__u32 *unseen = bpf_map_lookup_elem(&unprobed, &c->tgid);
 
+	if (unseen)
+		*unseen = 1;
 	capturer->to_graph = graph != 0;
 	if (capturer->capture && capturer->stream != key.handle) {
 		capturer__spoil(capturer);
 	} else if (known) {
 		capturer->capture = *known;
 		capture__ref(*known, 1);
+		if (unseen)
+			capturer__spoil(capturer);
 	} else {
-		capturer->capture = __sync_fetch_and_add(&last_capture, 1) + 1;
+		capturer->capture =
+			unseen ? NB_CAPTURE_UNKNOWN : __sync_fetch_and_add(&last_capture, 1) + 1;
 		if (graph)
 			handle__set(&graph_key, capturer->capture);
 	}

@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "arguments.bpf.h"
+#include "links.bpf.h"
 #include "shared.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -299,7 +300,9 @@ static __always_inline bool wake_is_due(__u64 waiting)
 /* False: no place in the ring; counted. */
 static __always_inline bool record__send(struct nb_record *r)
 {
-	bool wake = wake_is_due(bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA));
+	/* What a process is about to do with a communicator may call for probes at once. */
+	bool wake = r->kind == NB_KIND_LIFECYCLE ||
+		    wake_is_due(bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA));
 
 	if (with_checksum)
 		r->checksum = nb_record_checksum(r);
@@ -354,7 +357,11 @@ int nccl_call(struct pt_regs *ctx)
 	struct arguments a;
 	struct nb_record r;
 
-	if (!process__is_wanted(bpf_get_current_pid_tgid() >> 32))
+	if (id == NB_LIBRARY_TRIAL) {
+		trial = trial << 8 | function;
+		return 0;
+	}
+	if (!process__is_wanted(bpf_get_current_pid_tgid() >> 32) || link__is_second(cookie))
 		return 0;
 	library = bpf_map_lookup_elem(&libraries, &id);
 	if (!library || function >= NB_MAX_FUNCTIONS || function >= n_functions) {

@@ -160,8 +160,9 @@ struct nbp_api {
 /*
  * API events of the first functions of enum nbp_function since the communicator was made: those
  * whose record came before this one, and those that never got a record. What came between two of
- * these and is not in the difference was lost on the way. At most one per communicator in each
- * round of batches, when it has changed; with every NBP_KIND_COMM; before NBP_KIND_END.
+ * these and is not in the difference was lost on the way. time_ns: the calls before it. At most one
+ * per communicator in each round of batches, when it has changed; with every NBP_KIND_COMM; before
+ * NBP_KIND_END.
  */
 #define NBP_N_COUNTED 5 /* NBP_BROADCAST to NBP_ALLREDUCE */
 

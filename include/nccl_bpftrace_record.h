@@ -29,10 +29,16 @@
 #define NB_MAX_HANDLES	 16384 /* CUDA graphs, and streams under capture */
 #define NB_MAX_CAPTURERS 8192  /* threads that have made a graph */
 
-/* Attach cookie: which file, which row of the API table. */
-#define NB_COOKIE(library, function) ((__u64)(library) << 16 | (function))
-#define NB_COOKIE_FUNCTION(cookie)   ((cookie)&0xffff)
-#define NB_COOKIE_LIBRARY(cookie)    ((cookie) >> 16 & 0xffff)
+/*
+ * Attach cookie: which link, by age; which file, which row of the API table. Of two links on one
+ * function the newer one has the greater number.
+ */
+#define NB_COOKIE(link, library, function)                                                         \
+	((__u64)(link) << 32 | (__u64)(library) << 16 | (function))
+#define NB_COOKIE_FUNCTION(cookie) ((cookie)&0xffff)
+#define NB_COOKIE_LIBRARY(cookie)  ((cookie) >> 16 & 0xffff)
+
+#define NB_LIBRARY_TRIAL 0xffff /* none: how does this kernel treat links? */
 
 /* Where one function's arguments lie at entry: register index, NB_SLOT_STACK + word, or none. */
 struct nb_slots {

@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "attach_private.h"
+#include "handover.h"
 #include "helper.h"
 #include "nccl_bpftrace_record.h"
 #include "util.h"
@@ -25,14 +27,7 @@ struct link_create_multi {
 	__u32 cnt, multi_flags, pid, pad;
 };
 
-/* Where to probe, as the kernel takes it. */
-struct sites {
-	const char *path;
-	uint32_t n;
-	uint64_t offsets[IMAGE_MAX_SITES], ref_ctrs[IMAGE_MAX_SITES], cookies[IMAGE_MAX_SITES];
-};
-
-static int link_multi(int program_fd, const struct sites *sites)
+int link_multi(int program_fd, const struct sites *sites)
 {
 	struct link_create_multi attr = {
 		.prog_fd = program_fd,
@@ -42,6 +37,7 @@ static int link_multi(int program_fd, const struct sites *sites)
 		.ref_ctr_offsets = (uintptr_t)sites->ref_ctrs,
 		.cookies = (uintptr_t)sites->cookies,
 		.cnt = sites->n,
+		.pid = sites->pid,
 	};
 	int fd = syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 
@@ -109,21 +105,66 @@ static int link_each(int program_fd, const struct sites *sites, int *fds)
 	return sites->n;
 }
 
+static void sites__add(struct sites *sites, const struct attach_request *request,
+		       const struct image_site *site)
+{
+	sites->offsets[sites->n] = site->offset;
+	sites->ref_ctrs[sites->n] = site->ref_ctr;
+	sites->cookies[sites->n++] = NB_COOKIE(request->link, request->library, site->function);
+}
+
+/* Two links, so that one can go while the other stays: fds of the calls, and of the rest. */
+static int link_split(int program_fd, const struct sites *calls, const struct sites *rest, int *fds)
+{
+	fds[0] = link_multi(program_fd, calls);
+	if (fds[0] < 0)
+		return fds[0];
+	fds[1] = link_multi(program_fd, rest);
+	return fds[1] < 0 ? fds[1] : 2;
+}
+
 /* Number of fds, or -errno. */
 static int attach_sites(const struct attach_request *request, const char *path,
-			const struct image *image, int *fds)
+			const struct image *image, int *fds, bool *ret_split)
 {
-	struct sites sites = {.path = path, .n = image->n_sites};
+	struct sites all = {.path = path}, calls = {.path = path}, rest = {.path = path};
 
 	for (uint32_t i = 0; i < image->n_sites; i++) {
-		sites.offsets[i] = image->sites[i].offset;
-		sites.ref_ctrs[i] = image->sites[i].ref_ctr;
-		sites.cookies[i] = NB_COOKIE(request->library, image->sites[i].function);
+		const struct image_site *site = &image->sites[i];
+		bool is_call =
+			image->kind == IMAGE_NCCL && handover__covers(image->sites[i].function);
+
+		sites__add(&all, request, site);
+		sites__add(is_call ? &calls : &rest, request, site);
 	}
+	*ret_split = request->multi && calls.n && rest.n;
 	if (!request->multi)
-		return link_each(request->program_fd, &sites, fds);
-	fds[0] = link_multi(request->program_fd, &sites);
+		return link_each(request->program_fd, &all, fds);
+	if (*ret_split)
+		return link_split(request->program_fd, &calls, &rest, fds);
+	fds[0] = link_multi(request->program_fd, &all);
 	return fds[0] < 0 ? fds[0] : 1;
+}
+
+int attach__calls_work(void *arg, int reply_fd)
+{
+	const struct attach_calls_request *request = arg;
+	struct sites sites = {.n = request->n, .pid = request->pid};
+	char path[32];
+	int fd;
+
+	for (uint32_t i = 0; i < request->n; i++) {
+		sites.offsets[i] = request->offsets[i];
+		sites.cookies[i] =
+			NB_COOKIE(request->link, request->library, request->functions[i]);
+	}
+	/* the file itself, whatever stands at its path by now */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", request->file_fd);
+	sites.path = path;
+	fd = link_multi(request->program_fd, &sites);
+	if (fd < 0)
+		return fd;
+	return helper__reply(reply_fd, "", 1, &fd, 1);
 }
 
 void attach__describe(const struct nccl_layout *layout, struct nb_library *ret)
@@ -139,7 +180,7 @@ void attach__describe(const struct nccl_layout *layout, struct nb_library *ret)
 
 /* The BPF side must know NCCL's layout before the first probe fires. */
 static int attach_image(const struct attach_request *request, const char *path,
-			const struct image *image, int *fds)
+			const struct image *image, int *fds, bool *ret_split)
 {
 	struct nb_library library;
 	uint32_t index = request->library;
@@ -149,7 +190,7 @@ static int attach_image(const struct attach_request *request, const char *path,
 		attach__describe(&image->nccl.layout, &library);
 		err = bpf_map_update_elem(request->libraries_fd, &index, &library, BPF_ANY);
 	}
-	return err ?: attach_sites(request, path, image, fds);
+	return err ?: attach_sites(request, path, image, fds, ret_split);
 }
 
 static void read_path(const char *map_file, char *buf, size_t size)
@@ -165,6 +206,7 @@ int attach__work(void *arg, int reply_fd)
 	struct attach_reply reply = {};
 	int n, fds[HELPER_MAX_FDS];
 	_cleanup_close_ int fd = -1;
+	bool split = false;
 	char map_file[96];
 
 	snprintf(map_file, sizeof(map_file), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64,
@@ -176,8 +218,11 @@ int attach__work(void *arg, int reply_fd)
 	reply.err = image__read(fd, &reply.image);
 	if (reply.err || !reply.image.n_sites || reply.image.kind != request->kind)
 		return helper__reply(reply_fd, &reply, sizeof(reply), NULL, 0);
-	n = attach_image(request, map_file, &reply.image, fds);
+	n = attach_image(request, map_file, &reply.image, fds, &split);
 	if (n < 0)
 		reply.err = n;
+	reply.has_calls = n > 0 && split;
+	if (reply.has_calls)
+		fds[n++] = fd;
 	return helper__reply(reply_fd, &reply, sizeof(reply), fds, n < 0 ? 0 : n);
 }

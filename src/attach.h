@@ -20,12 +20,15 @@ struct attach_request {
 	int32_t library;     /* index in the map `libraries` */
 	int program_fd;	     /* for this kind */
 	int libraries_fd;
+	uint32_t link; /* number of the links made, see NB_COOKIE() */
 	bool multi;
 };
 
 /* POD: crosses the helper's socket. With it come the links' fds, if it is of the kind asked for. */
 struct attach_reply {
-	int32_t err; /* 0; -errno of attaching or of reading */
+	int32_t err;	   /* 0; -errno of attaching or of reading */
+	int32_t has_calls; /* fds: a link on what handover__covers() says, one on the rest, the file
+			    */
 	struct image image;
 	char path[256]; /* as the process sees it; for people */
 };
@@ -39,6 +42,29 @@ int attach__work(void *arg, int reply_fd);
  */
 int attach__in_process(int program_fd, uint32_t pid, const char *path, uint64_t offset,
 		       uint64_t cookie);
+
+/* One link more on the functions of NCCL that can be handed over. */
+struct attach_calls_request {
+	int program_fd, file_fd;
+	uint32_t library, link;
+	uint32_t pid; /* only in that process; 0: in all */
+	uint32_t n;
+	uint64_t offsets[IMAGE_MAX_SITES];
+	uint32_t functions[IMAGE_MAX_SITES];
+};
+
+/* A helper_work_fn: arg is a struct attach_calls_request, the reply one byte and the link. */
+int attach__calls_work(void *arg, int reply_fd);
+
+/*
+ * A helper_work_fn: arg is a struct attach_trial_request. Its status is 0 where a link can be made
+ * for one process, all its threads, and a function's links are run newest first.
+ */
+struct attach_trial_request {
+	int program_fd;
+	const volatile uint64_t *trial; /* what the links saw, see bpf/links.bpf.h */
+};
+int attach__trial_work(void *arg, int reply_fd);
 
 /* Copies what the BPF side needs of a layout. */
 struct nb_library;

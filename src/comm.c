@@ -149,8 +149,8 @@ static void comms__settle(struct comms *comms, struct comm *comm)
 	}
 }
 
-static struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
-			       uint64_t now_ns)
+struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
+			uint64_t now_ns)
 {
 	struct comm *comm = calloc(1, sizeof(*comm));
 
@@ -217,6 +217,7 @@ static void operation__take_last(struct comm_operation *op, const struct nb_coun
 	op->last_datatype = c->last_datatype;
 	op->last_redop = c->last_redop;
 	op->last_root = c->last_root;
+	op->last_unprobed = false;
 	op->sequence = c->sequence == NB_NO_SEQUENCE ? NB_NO_SEQUENCE : c->sequence + c->pending;
 }
 
@@ -255,6 +256,7 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 	if (key->function >= NCCL_FN_PROBED ||
 	    nccl_functions[key->function].operation >= NCCL_OP_MAX)
 		return comm;
+	comm = comm ?: comms__adopt(comms, &comm_key);
 	comm = comm ?: comms__add(comms, &comm_key, key->n_ranks, c->first_ns);
 	if (!comm)
 		return NULL;
@@ -311,7 +313,7 @@ void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool lis
 		.tgid = tgid,
 		.rank = id->rank,
 	};
-	struct comm *comm = comms__find(comms, &key);
+	struct comm *comm = comms__find(comms, &key) ?: comms__adopt(comms, &key);
 
 	if (!comm)
 		comm = comms__add(comms, &key, id->n_ranks, now_ns);

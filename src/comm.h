@@ -37,6 +37,7 @@ struct comm_operation {
 	uint64_t last_count;
 	uint32_t last_datatype, last_redop;
 	int32_t last_root;
+	bool last_unprobed; /* so its reduction is not known */
 };
 
 /* What tells one communicator of one process from every other. */
@@ -100,6 +101,30 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key,
  */
 void comms__replay(struct comms *comms, const struct nb_key *key, const struct nb_tally *captured,
 		   const struct nb_capture *capture, bool is_past);
+
+/* Calls of one operation that no probe saw, told by the process's plugin. */
+struct comm_calls {
+	uint32_t tgid;
+	int32_t rank, n_ranks;
+	uint64_t hash;
+	enum nccl_operation operation;
+	struct nb_tally launched, captured;
+	uint64_t last_ns, last_count, sequence; /* as in struct comm_operation */
+	uint32_t last_datatype;
+	int32_t last_root; /* -1: none, or not known */
+};
+
+/*
+ * After all counters: adds them to the communicator of that name in that process. NULL: there is
+ * none, and `make` is false or there is no memory.
+ */
+struct comm *comms__add_calls(struct comms *comms, const struct comm_calls *calls, bool make);
+
+/* Probes on all functions of the process were there only from then on. */
+void comms__probed_since(struct comms *comms, uint32_t tgid, uint64_t since_ns);
+
+/* Does any communicator of the process live, as far as known? */
+bool comms__any_of(const struct comms *comms, uint32_t tgid);
 
 /* An identity read from the process at that address; now_ns: before the reading began. */
 void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool listed,

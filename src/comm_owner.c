@@ -56,6 +56,12 @@ static bool creation__fits(const struct creation *c, const struct comm *comm)
 	       (c->rank < 0 || c->rank == comm->key.rank);
 }
 
+/* It may have been done, and in use, before all was probed: what is counted may not be all. */
+static bool creation__was_missed(const struct owner *owner, const struct creation *c)
+{
+	return owner->probed_ns && c->time_ns + INIT_NS < owner->probed_ns;
+}
+
 /*
  * Was this communicator's creation seen? Told by its arguments only when it cannot be an older one
  * that was not known yet; otherwise comms__made() tells by the address.
@@ -69,7 +75,8 @@ void comms__claim_creation(struct comms *comms, struct comm *comm)
 	for (int i = 0; i < MAX_CREATIONS; i++) {
 		struct creation *c = &owner->creations[i];
 
-		if (!creation__fits(c, comm) || c->time_ns < owner->complete_ns)
+		if (!creation__fits(c, comm) || c->time_ns < owner->complete_ns ||
+		    creation__was_missed(owner, c))
 			continue;
 		comm->identity = COMM_OBSERVED;
 		c->left--;
@@ -95,7 +102,8 @@ static struct creation *owner__find_pointer(struct owner *owner, uint64_t pointe
 
 void comms__made(struct comms *comms, uint32_t tgid, uint64_t pointer, uint64_t address)
 {
-	struct creation *c = owner__find_pointer(comms__find_owner(comms, tgid), pointer);
+	struct owner *owner = comms__find_owner(comms, tgid);
+	struct creation *c = owner__find_pointer(owner, pointer);
 	const struct place *place = comms__find_place(comms, tgid, address);
 	struct comm *comm = place ? place->living : NULL;
 
@@ -108,7 +116,7 @@ void comms__made(struct comms *comms, uint32_t tgid, uint64_t pointer, uint64_t 
 		comm->rank = c->rank;
 		comm->n_ranks = c->n_ranks;
 	}
-	comm->identity = COMM_OBSERVED;
+	comm->identity = creation__was_missed(owner, c) ? COMM_RECOVERED : COMM_OBSERVED;
 }
 
 unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *pointers,
@@ -125,4 +133,16 @@ unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *
 			pointers[n++] = c->pointer;
 	}
 	return n;
+}
+
+void comms__probed_since(struct comms *comms, uint32_t tgid, uint64_t since_ns)
+{
+	struct owner *owner = comms__owner(comms, tgid);
+
+	if (owner)
+		owner->probed_ns = since_ns;
+	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
+		if (comm->key.tgid == tgid && comm->identity == COMM_OBSERVED &&
+		    comm->known_ns < since_ns)
+			comm->identity = COMM_RECOVERED;
 }

@@ -4,10 +4,13 @@
 #define COMM_PRIVATE_H
 
 #include "comm.h"
+#include "util.h"
 
 #define MAX_CREATIONS 32   /* unmatched ones remembered per process; the oldest is overwritten */
 #define MAX_OWNERS    8192 /* processes remembered */
-#define MAX_PLACES    (2 * NB_MAX_COUNTERS)
+/* In which no communicator of more than one rank is made. */
+#define INIT_NS	   (50 * NSEC_PER_MSEC)
+#define MAX_PLACES (2 * NB_MAX_COUNTERS)
 
 /* A communicator being made, as the call's arguments tell. */
 struct creation {
@@ -20,6 +23,7 @@ struct creation {
 struct owner {
 	uint32_t tgid;
 	unsigned int next_unknown, next_creation;
+	uint64_t probed_ns;   /* not all its functions were probed before; 0: they were */
 	uint64_t complete_ns; /* every communicator made before it is known; 0: maybe not */
 	struct creation creations[MAX_CREATIONS];
 	UT_hash_handle hh;
@@ -84,8 +88,15 @@ void comms__note_creation(struct comms *comms, const struct nb_record *r,
 /* Marks the communicator as observed when its creation was seen. */
 void comms__claim_creation(struct comms *comms, struct comm *comm);
 
+/* comm_plugin.c: one that only its plugin told of until now has that key from now on. NULL: none.
+ */
+struct comm *comms__adopt(struct comms *comms, const struct comm_key *key);
+
 /* comm.c: that very one, or NULL. */
 struct comm *comms__find(const struct comms *comms, const struct comm_key *key);
+struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
+			uint64_t now_ns);
+
 /* comm.c: the living communicator at an address, or NULL. */
 struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address);
 /* comm.c: who bears it, or NULL. */

@@ -66,6 +66,10 @@ bool comm__signature(const struct comm *comm, enum nccl_operation operation, uin
 
 	if (!op->tally[COMM_LAUNCHED].calls || operation > NCCL_OP_Scatter)
 		return false;
+	/* a rank whose plugin does not tell the reduction must not seem to disagree */
+	if (op->last_unprobed && (operation == NCCL_OP_AllReduce || operation == NCCL_OP_Reduce ||
+				  operation == NCCL_OP_ReduceScatter))
+		return false;
 	hash = mix(hash, op->last_count);
 	hash = mix(hash, op->last_datatype);
 	hash = mix(hash, redop);

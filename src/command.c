@@ -22,6 +22,7 @@ struct tracer_options command__tracer_options(const struct options *options)
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
 		.fuse = options->fuse,
+		.handover_after_ns = options->handover_after_s * NSEC_PER_SEC,
 		.knobs =
 			{
 				.budget_ppm = options->gpu_budget_ppm,

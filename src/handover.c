@@ -9,12 +9,13 @@
 
 #define FUTURE_NS (1 * NSEC_PER_SEC) /* a plugin's clock is ours */
 
-int handovers__new(struct handovers **ret)
+int handovers__new(struct handovers **ret, uint64_t proof_ns)
 {
 	struct handovers *h = calloc(1, sizeof(*h));
 
 	if (!h)
 		return -ENOMEM;
+	h->proof_ns = proof_ns;
 	*ret = h;
 	return 0;
 }
@@ -151,7 +152,7 @@ static struct handover_comm *handovers__comm(struct handovers *h, struct handove
 		comm->operations[i].sequence = NB_NO_SEQUENCE;
 	/* Made while its process was handed over: all its calls count, and its sums begin at 0. */
 	comm->has_counts = process->handed_over;
-	comm->counts_ns = process->plugin_ns;
+	comm->counts_ns = process->heard_ns;
 	HASH_ADD(hh, h->comms, key, sizeof(comm->key), comm);
 	return comm;
 }
@@ -201,8 +202,6 @@ void handovers__plugin_record(struct handovers *h, uint32_t tgid, const struct n
 		return;
 	}
 	process->heard_ns = now_ns;
-	if (r->time_ns > process->plugin_ns)
-		process->plugin_ns = r->time_ns;
 	comm = r->comm_id ? handovers__comm(h, process, r->comm_id) : NULL;
 	if (!comm)
 		return;
@@ -242,7 +241,7 @@ void handovers__probe_record(struct handovers *h, const struct nb_record *r)
 	if (function < 0)
 		return;
 	comm = handovers__by_name(h, r->tgid, r->comm_hash, r->rank);
-	if (comm && r->n_ranks != 1)
+	if (comm && comm->has_counts && r->n_ranks != 1)
 		comm__take_probe(h, comm, function, r);
 	else if (r->count)
 		process__trouble(process, r->time_ns);

@@ -33,7 +33,8 @@
 
 struct handovers;
 
-int handovers__new(struct handovers **ret);
+/* proof_ns: so long a plugin must have told of all calls of its process. 0 or -ENOMEM. */
+int handovers__new(struct handovers **ret, uint64_t proof_ns);
 void handovers__free(struct handovers *handovers);
 
 /* True for the functions that API events tell of one to one: the others keep their probes. */
@@ -78,15 +79,17 @@ struct handover_calls {
 	int32_t rank, n_ranks;
 	uint64_t comm_hash;
 	enum nccl_operation operation;
-	bool is_new; /* told for the first time, of a communicator that lives */
-	uint64_t calls, type_bytes;
-	uint64_t last_ns, last_count; /* of the last such call */
-	uint64_t sequence;	      /* NCCL's number after it, NB_NO_SEQUENCE: not known */
+	bool is_new;		    /* nobody has taken them yet, and the communicator lives */
+	uint64_t calls, type_bytes; /* launched */
+	uint64_t captured, captured_bytes; /* into CUDA graphs, not among those */
+	uint64_t last_ns, last_count;	   /* of the last such call */
+	uint64_t sequence;		   /* NCCL's number after it, NB_NO_SEQUENCE: not known */
 	uint32_t last_datatype;
-	int32_t last_root;
+	int32_t last_root; /* -1: none */
 };
 
-typedef void handover_calls_fn(void *ctx, const struct handover_calls *calls);
+/* True when it takes them: it knows the communicator, or does from now on. */
+typedef bool handover_calls_fn(void *ctx, const struct handover_calls *calls);
 
 /* All sums; they never fall. After handovers__end(). */
 void handovers__each(struct handovers *handovers, handover_calls_fn *fn, void *ctx);
@@ -95,7 +98,7 @@ void handovers__each(struct handovers *handovers, handover_calls_fn *fn, void *c
 uint64_t handovers__uncertain(const struct handovers *handovers);
 
 void handovers__process_gone(struct handovers *handovers, uint32_t tgid, uint64_t now_ns);
-/* Drops what ended before that. */
+/* Drops what ended before that and nobody takes the sums of any more. */
 void handovers__expire(struct handovers *handovers, uint64_t before_ns);
 
 #endif

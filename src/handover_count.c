@@ -3,6 +3,7 @@
 #include "handover_private.h"
 
 #define MERGE_NS    (500 * NSEC_PER_MSEC) /* what is missed so close together is decided as one */
+#define CALL_NS	    (5 * NSEC_PER_MSEC)	  /* few take longer until the plugin sees them */
 #define STRADDLE_NS (100 * NSEC_PER_MSEC) /* a call may be told of so long after it was made */
 
 const enum nccl_operation handover_operations[NBP_N_COUNTED] = {
@@ -53,12 +54,17 @@ static void operation__add_unprobed(struct handover_operation *op, const struct 
 
 	op->unprobed++;
 	op->unprobed_bytes += api__bytes(api);
+	if (api->capture == NBP_CAPTURED_YES) {
+		op->captured.calls++;
+		op->captured.bytes += api__bytes(api);
+	}
 	if (r->time_ns < op->last_ns)
 		return;
 	op->last_ns = r->time_ns;
 	op->last_count = api->count;
 	op->last_datatype = api__datatype(api);
-	op->last_root = api->root;
+	op->last_root =
+		api->function == NBP_BROADCAST || api->function == NBP_REDUCE ? api->root : -1;
 }
 
 void comm__take_api(struct handover_comm *comm, const struct nbp_record *r)
@@ -82,6 +88,14 @@ void comm__take_api(struct handover_comm *comm, const struct nbp_record *r)
 	}
 }
 
+static void missing__take_probed(struct missing *m, struct waiting *waiting, uint64_t before_ns)
+{
+	uint64_t probed = waiting__give_up(waiting, before_ns, m->sum.calls);
+
+	m->sum.bytes -= m->sum.bytes / m->sum.calls * probed;
+	m->sum.calls -= probed;
+}
+
 static void operation__miss(struct handovers *h, struct handover_operation *op,
 			    const struct missing *missing)
 {
@@ -103,6 +117,31 @@ static void operation__miss(struct handovers *h, struct handover_operation *op,
 	m->until_ns = missing->until_ns;
 }
 
+static void operation__drop_missing(struct handover_operation *op, int i)
+{
+	memmove(&op->missing[i], &op->missing[i + 1],
+		sizeof(op->missing) - (i + 1) * sizeof(op->missing[0]));
+	op->missing[MAX_MISSING - 1] = (struct missing){0};
+}
+
+/*
+ * A probe saw those calls for which a record of it waits in vain: at once, so that none of these is
+ * taken for another's. What is left is decided later.
+ */
+static void operation__match_missing(struct handover_operation *op, uint64_t before_ns)
+{
+	for (int i = 0; i < MAX_MISSING && op->missing[i].sum.calls;) {
+		struct missing *m = &op->missing[i];
+
+		missing__take_probed(m, &op->waiting,
+				     m->until_ns < before_ns ? m->until_ns : before_ns);
+		if (m->sum.calls)
+			i++;
+		else
+			operation__drop_missing(op, i);
+	}
+}
+
 /* Records that never came, made between the last sums and these. */
 static void comm__miss(struct handovers *h, struct handover_comm *comm, int function,
 		       const struct nbp_count *sum, uint64_t until_ns)
@@ -117,25 +156,21 @@ static void comm__miss(struct handovers *h, struct handover_comm *comm, int func
 	missing.counts = first || last || within;
 	if (missing.counts && (!first || !last))
 		h->uncertain += sum->calls;
-	/* Its probed call waits in vain, and must not be taken for another's that comes after. */
-	if (!last)
-		process__trouble(process, until_ns);
+	process->missed_ns = until_ns;
 	operation__miss(h, &comm->operations[function], &missing);
 }
 
-/* A probe saw those calls for which a record of it waits in vain. */
 void operation__settle_missing(struct handover_operation *op, uint64_t before_ns)
 {
 	while (op->missing[0].sum.calls && op->missing[0].until_ns < before_ns) {
-		struct missing m = op->missing[0];
-		uint64_t probed = waiting__give_up(&op->waiting, m.until_ns, m.sum.calls);
+		struct missing *m = &op->missing[0];
 
-		if (m.counts) {
-			op->settled.calls += m.sum.calls - probed;
-			op->settled.bytes += m.sum.bytes - m.sum.bytes / m.sum.calls * probed;
+		missing__take_probed(m, &op->waiting, m->until_ns);
+		if (m->counts) {
+			op->unprobed += m->sum.calls;
+			op->unprobed_bytes += m->sum.bytes;
 		}
-		memmove(op->missing, op->missing + 1, sizeof(op->missing) - sizeof(m));
-		op->missing[MAX_MISSING - 1] = (struct missing){0};
+		operation__drop_missing(op, 0);
 	}
 }
 
@@ -154,6 +189,8 @@ void comm__take_counts(struct handovers *h, struct handover_comm *comm, const st
 		else if (comm->has_counts && missing.calls)
 			comm__miss(h, comm, i, &missing, r->time_ns);
 		comm->sums[i] = *now;
+		operation__match_missing(&comm->operations[i],
+					 r->time_ns > CALL_NS ? r->time_ns - CALL_NS : 0);
 	}
 	comm->has_counts = true;
 	comm->counts_ns = r->time_ns;

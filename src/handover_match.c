@@ -3,7 +3,7 @@
 #include "handover_private.h"
 
 #define FIRST_ROOM 64
-#define MAX_WALK   64 /* threads that call on one communicator at the same time */
+#define MAX_WALK   64 /* calls on one communicator that are under way at the same time */
 
 static struct waiting_call *waiting__at(const struct waiting *w, uint32_t i)
 {
@@ -18,7 +18,7 @@ static void waiting__drop_first(struct waiting *w)
 
 static void waiting__trim(struct waiting *w)
 {
-	while (w->n && waiting__at(w, 0)->answered)
+	while (w->n && waiting__at(w, 0)->skip)
 		waiting__drop_first(w);
 }
 
@@ -55,9 +55,12 @@ bool waiting__put(struct handovers *h, struct waiting *w, uint64_t time_ns, uint
 		waiting__trim(w);
 	}
 	/* Threads read the clock before they get their place in the ring: nearly sorted. */
-	for (i = w->n++; i > 0 && waiting__at(w, i - 1)->time_ns > time_ns; i--)
+	for (i = w->n++; i > 0 && waiting__at(w, i - 1)->time_ns > time_ns; i--) {
 		*waiting__at(w, i) = *waiting__at(w, i - 1);
-	*waiting__at(w, i) = (struct waiting_call){time_ns, arguments, false};
+		if (waiting__at(w, i)->skip)
+			waiting__at(w, i)->skip = 1; /* not over the new one */
+	}
+	*waiting__at(w, i) = (struct waiting_call){time_ns, arguments, 0};
 	return has_place;
 }
 
@@ -77,18 +80,33 @@ static uint32_t waiting__up_to(const struct waiting *w, uint64_t time_ns)
 	return low;
 }
 
+/* Index + 1 of the last one among the first n that waits; 0: none. What is skipped is remembered.
+ */
+static uint32_t waiting__last(struct waiting *w, uint32_t n)
+{
+	uint32_t i = n;
+
+	while (i > 0 && waiting__at(w, i - 1)->skip)
+		i -= i < waiting__at(w, i - 1)->skip ? i : waiting__at(w, i - 1)->skip;
+	if (i + 1 < n)
+		waiting__at(w, n - 1)->skip = n - i;
+	return i;
+}
+
 bool waiting__take(struct waiting *w, uint64_t time_ns, uint32_t arguments)
 {
-	uint32_t i = waiting__up_to(w, time_ns);
+	uint32_t n = waiting__up_to(w, time_ns);
 
-	for (uint32_t walked = 0; i-- > 0 && walked < MAX_WALK; walked++) {
-		struct waiting_call *call = waiting__at(w, i);
+	for (uint32_t walked = 0; walked < MAX_WALK; walked++, n--) {
+		struct waiting_call *call;
 
-		if (call->time_ns + MAX_CALL_NS < time_ns)
+		n = waiting__last(w, n);
+		call = n ? waiting__at(w, n - 1) : NULL;
+		if (!call || call->time_ns + MAX_CALL_NS < time_ns)
 			return false;
-		if (call->answered || call->arguments != arguments)
+		if (call->arguments != arguments)
 			continue;
-		call->answered = true;
+		call->skip = 1;
 		waiting__trim(w);
 		return true;
 	}

@@ -21,7 +21,7 @@
 struct waiting_call {
 	uint64_t time_ns;
 	uint32_t arguments; /* hash */
-	bool answered;
+	uint32_t skip;	    /* 0: it waits; answered: so far back lies the next one that may wait */
 };
 
 struct waiting {
@@ -48,7 +48,8 @@ struct handover_operation {
 	struct missing missing[MAX_MISSING]; /* oldest first; one of 0 calls is free */
 	/* For good. */
 	struct nbp_count settled;
-	uint64_t told_bytes; /* the highest that handovers__each() gave */
+	struct nbp_count captured; /* of them */
+	uint64_t told_bytes;	   /* the highest that handovers__each() gave */
 	uint64_t last_ns, last_count, sequence;
 	uint32_t last_datatype;
 	int32_t last_root;
@@ -70,9 +71,10 @@ struct handover_comm {
 	int32_t n_ranks;
 	uint32_t abi;
 	uint64_t ended_ns;
-	bool named, listed, is_placed;
+	bool named, listed;
+	bool is_taken, was_taken; /* its sums, at the last telling; ever */
 	bool has_counts;
-	uint64_t counts_ns;		      /* of the last sums */
+	uint64_t counts_ns; /* of the last sums: all calls before it have been told of */
 	struct nbp_count sums[NBP_N_COUNTED]; /* the last, and what came since */
 	struct handover_operation operations[NBP_N_COUNTED];
 	struct handover_comm *next, *prev; /* of its process */
@@ -87,7 +89,7 @@ struct handover_process {
 	bool unfit; /* its records cannot be true, or are too many */
 	uint64_t handed_over_ns, taken_back_ns;
 	uint64_t first_ns, heard_ns; /* of its plugin's records, by our clock */
-	uint64_t plugin_ns;  /* the last time that its plugin told of: all older calls are told */
+	uint64_t missed_ns;  /* last time that a record of its plugin was found to be lost */
 	uint64_t trouble_ns; /* last time that the plugin did not tell all */
 	uint64_t answered;   /* calls since */
 	uint64_t gone_ns;
@@ -99,6 +101,7 @@ struct handovers {
 	struct handover_comm *comms, *names;
 	uint64_t n_waiting; /* room of all */
 	uint64_t uncertain;
+	uint64_t proof_ns; /* so long without trouble, before probes may go */
 };
 
 /* handover.c */

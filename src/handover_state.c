@@ -2,11 +2,12 @@
 /* Readings of the counters, what follows from them, and who may do without probes. */
 #include "handover_private.h"
 
-#define PROOF_CALLS 8			/* answered ones, before the probes may go */
-#define PROOF_NS    (2 * NSEC_PER_SEC)	/* and so long without trouble */
-#define SILENCE_NS  (5 * NSEC_PER_SEC)	/* a plugin speaks every second */
-#define ANSWER_NS   (1 * NSEC_PER_SEC)	/* a call not told of by then shows that not all are */
-#define WAIT_NS	    (10 * NSEC_PER_SEC) /* and by then it is not waited for any more */
+#define PROOF_CALLS 8			  /* answered ones, before the probes may go */
+#define FRESH_NS    (2 * NSEC_PER_SEC)	  /* its last word is no older */
+#define QUIET_NS    (500 * NSEC_PER_MSEC) /* and so long without a loss */
+#define SILENCE_NS  (5 * NSEC_PER_SEC)	  /* a plugin speaks every second */
+#define ANSWER_NS   (1 * NSEC_PER_SEC)	  /* a call not told of by then shows that not all are */
+#define WAIT_NS	    (10 * NSEC_PER_SEC)	  /* and by then it is not waited for any more */
 
 /* ---- readings of the counters ---- */
 
@@ -30,26 +31,27 @@ void handovers__count(struct handovers *h, const struct nb_key *key, const struc
 		comm->operations[function].kernel_lost_sum += c->lost - c->lost_empty;
 }
 
-static void operation__read(struct handover_process *process, struct handover_operation *op)
+static void operation__read(struct handover_comm *comm, struct handover_operation *op)
 {
-	uint64_t plugin_ns = process->plugin_ns;
-	uint64_t answer_ns = plugin_ns > ANSWER_NS ? plugin_ns - ANSWER_NS : 0;
+	struct handover_process *process = comm->process;
+	uint64_t told_ns = comm->counts_ns;
+	uint64_t answer_ns = told_ns > ANSWER_NS ? told_ns - ANSWER_NS : 0;
 
 	if (op->kernel_lost_sum != op->kernel_lost || waiting__any(&op->waiting, answer_ns))
-		process__trouble(process, plugin_ns);
+		process__trouble(process, told_ns);
 	op->kernel_lost = op->kernel_lost_sum;
 	if (process->handed_over)
 		op->probed_lost = op->kernel_lost - op->base_lost;
 	/* What could be told of them has been told. */
 	operation__settle_missing(op, process->gone_ns ? UINT64_MAX : answer_ns);
-	waiting__expire(&op->waiting, plugin_ns > WAIT_NS ? plugin_ns - WAIT_NS : 0);
+	waiting__expire(&op->waiting, told_ns > WAIT_NS ? told_ns - WAIT_NS : 0);
 }
 
 void handovers__end(struct handovers *h)
 {
 	for (struct handover_comm *comm = h->comms; comm; comm = comm->hh.next)
 		for (int i = 0; i < NBP_N_COUNTED; i++)
-			operation__read(comm->process, &comm->operations[i]);
+			operation__read(comm, &comm->operations[i]);
 }
 
 /* ---- who may do without probes ---- */
@@ -71,13 +73,25 @@ static bool process__is_told_of(const struct handover_process *process)
 	return true;
 }
 
+/* No probed call waits for a record that was lost: a later one might be taken for it. */
+static bool process__is_settled(const struct handover_process *process)
+{
+	for (const struct handover_comm *comm = process->comms; comm; comm = comm->next)
+		for (int i = 0; i < NBP_N_COUNTED; i++)
+			if (comm->operations[i].missing[0].sum.calls)
+				return false;
+	return true;
+}
+
 bool handovers__ready(const struct handovers *h, uint32_t tgid, uint64_t now_ns)
 {
 	const struct handover_process *process = handovers__find(h, tgid);
 
 	return process && !process->handed_over && process->answered >= PROOF_CALLS &&
-	       now_ns > process->first_ns + PROOF_NS && now_ns > process->trouble_ns + PROOF_NS &&
-	       now_ns < process->heard_ns + PROOF_NS && process__is_told_of(process);
+	       now_ns > process->first_ns + h->proof_ns &&
+	       now_ns > process->trouble_ns + h->proof_ns &&
+	       now_ns > process->missed_ns + QUIET_NS && now_ns < process->heard_ns + FRESH_NS &&
+	       process__is_told_of(process) && process__is_settled(process);
 }
 
 bool handovers__knows(const struct handovers *h, uint32_t tgid, uint64_t hash, int32_t rank)
@@ -139,7 +153,7 @@ static void comm__tell(struct handover_comm *comm, int i, handover_calls_fn *fn,
 		.n_ranks = comm->n_ranks,
 		.comm_hash = comm->name.hash,
 		.operation = handover_operations[i],
-		.is_new = !comm->is_placed && !comm->ended_ns && !comm->process->gone_ns,
+		.is_new = !comm->was_taken && !comm->ended_ns && !comm->process->gone_ns,
 		.calls = op->settled.calls,
 		.type_bytes = op->settled.bytes,
 		.last_ns = op->last_ns,
@@ -156,16 +170,24 @@ static void comm__tell(struct handover_comm *comm, int i, handover_calls_fn *fn,
 	if (told.type_bytes < op->told_bytes)
 		told.type_bytes = op->told_bytes;
 	op->told_bytes = told.type_bytes;
-	if (told.calls)
-		fn(ctx, &told);
-	comm->is_placed |= told.calls > 0;
+	if (!told.calls)
+		return;
+	told.captured = op->captured.calls < told.calls ? op->captured.calls : told.calls;
+	told.captured_bytes =
+		op->captured.bytes < told.type_bytes ? op->captured.bytes : told.type_bytes;
+	told.calls -= told.captured;
+	told.type_bytes -= told.captured_bytes;
+	if (fn(ctx, &told))
+		comm->is_taken = comm->was_taken = true;
 }
 
 void handovers__each(struct handovers *h, handover_calls_fn *fn, void *ctx)
 {
-	for (struct handover_comm *comm = h->comms; comm; comm = comm->hh.next)
+	for (struct handover_comm *comm = h->comms; comm; comm = comm->hh.next) {
+		comm->is_taken = false;
 		for (int i = 0; comm->name.hash && i < NBP_N_COUNTED; i++)
 			comm__tell(comm, i, fn, ctx);
+	}
 }
 
 uint64_t handovers__uncertain(const struct handovers *h)
@@ -187,9 +209,13 @@ void handovers__expire(struct handovers *h, uint64_t before_ns)
 	struct handover_comm *comm, *next_comm;
 
 	HASH_ITER(hh, h->comms, comm, next_comm)
-	if (comm->ended_ns && comm->ended_ns < before_ns)
-		handovers__drop_comm(h, comm);
+	{
+		uint64_t end_ns = comm->ended_ns ?: comm->process->gone_ns;
+
+		if (end_ns && end_ns < before_ns && !comm->is_taken)
+			handovers__drop_comm(h, comm);
+	}
 	HASH_ITER(hh, h->processes, process, next)
-	if (process->gone_ns && process->gone_ns < before_ns)
+	if (process->gone_ns && process->gone_ns < before_ns && !process->comms)
 		handovers__drop_process(h, process);
 }

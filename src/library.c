@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "handover.h"
 #include "util.h"
 
 #define MAX_FILES 32768 /* files remembered; of those of no kind the oldest is forgotten first */
@@ -29,7 +30,8 @@ int libraries__new(struct libraries **ret)
 static void close_all(int *fds, int n)
 {
 	for (int i = 0; i < n; i++)
-		close(fds[i]);
+		if (fds[i] >= 0)
+			close(fds[i]);
 }
 
 void libraries__remove(struct libraries *libraries, struct library *library)
@@ -38,6 +40,7 @@ void libraries__remove(struct libraries *libraries, struct library *library)
 	if (library->index >= 0)
 		libraries->index_used[library->index] = false;
 	close_all(library->links, library->n_links);
+	close_all((int[]){library->calls.file, library->calls.link}, 2);
 	free(library->links);
 	free(library);
 }
@@ -110,6 +113,7 @@ struct library *libraries__add(struct libraries *libraries, const struct nb_mapp
 		libraries__forget_oldest(libraries);
 	library->key = inode_key__of(mapping);
 	library->index = -1;
+	library->calls.file = library->calls.link = -1;
 	library->mapping = *mapping;
 	memcpy(library->name, mapping->name, sizeof(library->name));
 	library->name[sizeof(library->name) - 1] = 0;
@@ -176,6 +180,22 @@ static void library__keep_links(struct library *library, const int *fds, int n_f
 	library->n_links = n_fds;
 }
 
+static void library__keep_calls(struct library *library, const struct image *image, int link,
+				int file)
+{
+	struct library_calls *calls = &library->calls;
+
+	for (uint32_t i = 0; i < image->n_sites && i < IMAGE_MAX_SITES; i++) {
+		if (image->sites[i].function >= NCCL_FN_PROBED ||
+		    !handover__covers(image->sites[i].function))
+			continue;
+		calls->offsets[calls->n] = image->sites[i].offset;
+		calls->functions[calls->n++] = image->sites[i].function;
+	}
+	calls->link = link;
+	calls->file = file;
+}
+
 void library__settle(struct libraries *libraries, struct library *library,
 		     const struct attach_reply *reply, const int *fds, int n_fds)
 {
@@ -194,6 +214,11 @@ void library__settle(struct libraries *libraries, struct library *library,
 				nccl_image__reason(&library->image));
 	} else if (n_fds > 0) {
 		library->state = LIBRARY_TRACED;
+		if (reply->has_calls && n_fds == 3) {
+			library__keep_calls(library, &reply->image, fds[0], fds[2]);
+			n_fds = 1;
+			fds++;
+		}
 		library__keep_links(library, fds, n_fds);
 		return;
 	} else if (reply->err) {

@@ -25,6 +25,19 @@ struct inode_key {
 	uint32_t dev, generation;
 };
 
+/* The link on what can be handed over, which comes and goes: see tracer_handover.c. */
+struct library_calls {
+	uint32_t n; /* 0: it has none of its own, and no process is handed over */
+	uint64_t offsets[IMAGE_MAX_SITES];
+	uint32_t functions[IMAGE_MAX_SITES]; /* enum nccl_function_id */
+	int file;			     /* to attach to again, -1: none */
+	int link;			     /* for all processes, -1: none */
+	bool asked;			     /* it is being made */
+	bool unscoped;			     /* links for single processes were refused */
+	uint64_t retry_ns;		     /* after a failure */
+	unsigned int n_handed_over, n_probed, n_uncovered, n_links; /* processes, as last counted */
+};
+
 struct library {
 	struct inode_key key;
 	int index; /* in the BPF map, -1: none */
@@ -37,6 +50,7 @@ struct library {
 	char path[256];		      /* as a process saw it */
 	char reason[128];
 	int *links, n_links;
+	struct library_calls calls; /* of IMAGE_NCCL */
 	unsigned int n_processes;
 	uint64_t unused_since_ns;  /* 0: in use */
 	struct nb_mapping mapping; /* the last one told of: through it the file is opened */

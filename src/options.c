@@ -149,6 +149,7 @@ int options__parse(struct options *options, int argc, char **argv)
 		.max_series = 5000,
 		.ring_bytes = PROBE_DEFAULT_RING_BYTES,
 		.gpu_budget_ppm = NBP_DEFAULT_BUDGET_PPM,
+		.handover_after_s = 10,
 	};
 	if (argc > 1 && argv[1][0] != '-' && (err = parse_command(options, argv[at++])))
 		return err;

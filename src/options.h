@@ -34,7 +34,8 @@ struct options {
 	enum record_format format;
 	uint64_t interval_s, duration_s; /* duration 0: until a signal */
 	uint64_t max_series, ring_bytes;
-	uint64_t gpu_budget_ppm; /* of wall time */
+	uint64_t gpu_budget_ppm;   /* of wall time */
+	uint64_t handover_after_s; /* 0: never */
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
 	bool kernel_timer, foreign_plugins, no_ui, fuse, json, chain, verbose, checksum, help,

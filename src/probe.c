@@ -271,6 +271,16 @@ int probe__events_fd(const struct probe *probe)
 	return bpf_map__fd(probe->skel->maps.events);
 }
 
+const volatile uint64_t *probe__trial(const struct probe *probe)
+{
+	return (const volatile uint64_t *)&probe->skel->bss->trial;
+}
+
+void probe__overlap_links(struct probe *probe, bool overlap)
+{
+	__atomic_store_n(&probe->skel->bss->links_overlap, overlap, __ATOMIC_SEQ_CST);
+}
+
 int probe__ring_fd(const struct probe *probe)
 {
 	return ring_buffer__epoll_fd(probe->ring);

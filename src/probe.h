@@ -52,6 +52,10 @@ int probe__iterator_fd(const struct probe *probe);
 int probe__new_mappings_fd(const struct probe *probe);
 int probe__events_fd(const struct probe *probe);
 
+/* What links of a trial saw; from now on a function may have two links, or may not any more. */
+const volatile uint64_t *probe__trial(const struct probe *probe);
+void probe__overlap_links(struct probe *probe, bool overlap);
+
 /* Becomes readable when enough waits in the ring; probe__consume() takes what is there. */
 int probe__ring_fd(const struct probe *probe);
 void probe__listen(struct probe *probe, const struct probe_listener *listener); /* copied */
@@ -79,6 +83,11 @@ int probe__forget_process(struct probe *probe, uint32_t tgid);
 int probe__foreign_program_fd(const struct probe *probe);
 int probe__follow_foreign(struct probe *probe, uint32_t tgid, uint32_t version);
 int probe__leave_foreign(struct probe *probe, uint32_t tgid);
+
+/* Not all calls of the process are seen: what it captures meanwhile is not known. */
+void probe__set_unprobed(struct probe *probe, uint32_t tgid, bool unprobed);
+/* Has it begun a capture since? */
+bool probe__captures_unprobed(const struct probe *probe, uint32_t tgid);
 
 /* CUDA graphs, probe_graph.c. From now on calls are asked whether they are captured. */
 void probe__with_graphs(struct probe *probe);

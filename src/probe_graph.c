@@ -174,3 +174,22 @@ void probe__forget_graphs(struct probe *probe, uint32_t tgid)
 		free(d.keys);
 	}
 }
+
+void probe__set_unprobed(struct probe *probe, uint32_t tgid, bool unprobed)
+{
+	int fd = bpf_map__fd(probe->skel->maps.unprobed);
+	uint32_t no = 0;
+
+	if (unprobed)
+		bpf_map_update_elem(fd, &tgid, &no, BPF_ANY);
+	else
+		bpf_map_delete_elem(fd, &tgid);
+}
+
+bool probe__captures_unprobed(const struct probe *probe, uint32_t tgid)
+{
+	uint32_t captures = 0;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(probe->skel->maps.unprobed), &tgid, &captures) &&
+	       captures;
+}

@@ -26,8 +26,11 @@ int processes__new(struct processes **ret, struct loop *loop)
 
 void processes__remove(struct processes *processes, struct process *process)
 {
-	for (unsigned int i = 0; i < process->n_mappings; i++)
+	for (unsigned int i = 0; i < process->n_mappings; i++) {
 		process->mappings[i].library->n_processes--;
+		if (process->mappings[i].link >= 0)
+			close(process->mappings[i].link);
+	}
 	loop__remove(processes->loop, process->exit);
 	if (process->pidfd >= 0)
 		close(process->pidfd);
@@ -90,6 +93,7 @@ bool process__map(struct process *process, struct library *library,
 		return false;
 	m = &process->mappings[process->n_mappings++];
 	m->library = library;
+	m->link = -1;
 	m->start = mapping->start;
 	m->end = mapping->end;
 	m->file_offset = mapping->file_offset;

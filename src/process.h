@@ -16,6 +16,8 @@
 struct process_mapping {
 	struct library *library;
 	uint64_t start, end, file_offset; /* of the first executable mapping of that file */
+	int link;   /* on what can be handed over, for this process alone; -1: none */
+	bool asked; /* it is being made */
 };
 
 /* What the cooperating plugin does in a process. */
@@ -71,8 +73,13 @@ struct process {
 	bool plugin_raised;	  /* another tracer is attached to it */
 	struct process_knobs knobs;
 	struct process_foreign foreign;
-	int scan_err; /* why its communicators could not be read, 0: they were */
-	void *owner;  /* the tracer */
+	bool has_all;	     /* its communicators were all read, once */
+	bool wants_calls;    /* handed over, and to be probed again */
+	bool captures;	     /* into CUDA graphs: keeps its probes, so that all in them is known */
+	bool came_late;	     /* our probes, to it */
+	uint64_t covered_ns; /* since when probes see all its calls; 0: they do not */
+	int scan_err;	     /* why its communicators could not be read, 0: they were */
+	void *owner;	     /* the tracer */
 	UT_hash_handle hh;
 };
 

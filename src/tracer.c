@@ -19,14 +19,20 @@ static void on_record(void *ctx, const struct nb_record *record)
 
 	if (tracer->foreign)
 		foreign__call(tracer->foreign, record);
+	handovers__probe_record(tracer->handovers, record);
 	if (record->kind == NB_KIND_CALL && tracer->on_call)
 		tracer->on_call(tracer->call_ctx, record);
 	if (record->kind != NB_KIND_LIFECYCLE)
 		return;
 	comms__record(tracer->comms, record);
 	process = processes__find(tracer->processes, record->tgid);
-	if (process && !process->gone_ns)
-		tracer__scan_later(process, 50 * NSEC_PER_MSEC, NEW_COMM_TRIES);
+	if (!process || process->gone_ns) { /* one that forked maps nothing anew */
+		tracer__meet(tracer, record->tgid);
+		return;
+	}
+	process->has_called = true;
+	tracer__scan_later(process, 50 * NSEC_PER_MSEC, NEW_COMM_TRIES);
+	tracer__arrange_calls(tracer, now_ns());
 }
 
 static void on_ring(void *ctx)
@@ -56,6 +62,7 @@ static void on_tick(void *ctx)
 	tracer__serve_foreign(tracer, now_ns());
 	now = now_ns();
 	tracer__serve_plugins(tracer, now);
+	tracer__serve_handovers(tracer, now);
 	tracer__run_scans(tracer, now);
 	tracer__detach_unused(tracer, now);
 	tracer__retry_looks(tracer, now);
@@ -85,6 +92,7 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: libraries__new(&tracer->libraries);
 	err = err ?: processes__new(&tracer->processes, tracer->loop);
 	err = err ?: comms__new(&tracer->comms);
+	err = err ?: handovers__new(&tracer->handovers, tracer->options.handover_after_ns);
 	err = err ?: tracer__open_plugins(tracer);
 	err = err ?: tracer__open_foreign(tracer);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
@@ -145,6 +153,8 @@ void tracer__free(struct tracer *tracer)
 	}
 	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
 		tracer__release_links(tracer);
+	if (tracer->processes && tracer->helpers)
+		tracer__drop_all_calls(tracer);
 	loop__remove(tracer->loop, tracer->ring);
 	loop__remove(tracer->loop, tracer->tick);
 	discover__free(tracer->discover);
@@ -154,6 +164,7 @@ void tracer__free(struct tracer *tracer)
 	comms__free(tracer->comms);
 	foreign__free(tracer->foreign);
 	timings__free(tracer->timings);
+	handovers__free(tracer->handovers);
 	gpu_table__free(tracer->gpus);
 	probe__free(tracer->probe);
 	free(tracer);
@@ -192,6 +203,7 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 	struct process *process = processes__find(tracer->processes, key->tgid);
 	struct comm *comm = comms__count(tracer->comms, key, counter);
 
+	handovers__count(tracer->handovers, key, counter);
 	if (process && !process->has_called) {
 		process->has_called = true;
 		if (process->is_fork_copy)
@@ -215,8 +227,14 @@ int tracer__refresh(struct tracer *tracer)
 	tracer->refreshed_ns = now_ns();
 	err = probe__consume(tracer->probe);
 	comms__begin(tracer->comms);
+	handovers__begin(tracer->handovers);
 	err = probe__read_counters(tracer->probe, on_counter, tracer) ?: err;
-	return tracer__read_graphs(tracer) ?: err;
+	handovers__end(tracer->handovers);
+	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);
+	err = tracer__read_graphs(tracer) ?: err;
+	if (!err)
+		tracer__decide_handovers(tracer, tracer->refreshed_ns);
+	return err;
 }
 
 /* Keys of what has expired, and what each process keeps. */
@@ -271,6 +289,7 @@ static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
 			probe__uncharge_process(tracer->probe, sweep.keys[i].tgid);
 	free(sweep.keys);
 	comms__expire(tracer->comms, before_ns);
+	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);
 	tracer__read_graphs(tracer);
 }
 
@@ -282,6 +301,7 @@ void tracer__expire(struct tracer *tracer)
 	if (comms__any_expired(tracer->comms, before_ns))
 		tracer__drop_comms(tracer, before_ns);
 	timings__expire(tracer->timings, before_ns);
+	handovers__expire(tracer->handovers, before_ns);
 	tracer__drop_processes(tracer, before_ns);
 }
 
@@ -348,6 +368,8 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 {
 	if (reason == TRACER_LOST_BAD_RECORD)
 		return probe__bad_records(tracer->probe) + tracer->refused;
+	if (reason == TRACER_LOST_HANDOVER)
+		return handovers__uncertain(tracer->handovers);
 	if (reason >= TRACER_LOST_FOREIGN)
 		return tracer->foreign
 			       ? foreign__lost(tracer->foreign, reason - TRACER_LOST_FOREIGN)
@@ -359,5 +381,12 @@ const char *tracer__lost_name(int reason)
 {
 	if (reason >= TRACER_LOST_FOREIGN)
 		return foreign_loss__name(reason - TRACER_LOST_FOREIGN);
-	return reason == TRACER_LOST_BAD_RECORD ? "bad_record" : nb_lost__name(reason);
+	switch (reason) {
+	case TRACER_LOST_BAD_RECORD:
+		return "bad_record";
+	case TRACER_LOST_HANDOVER:
+		return "handover";
+	default:
+		return nb_lost__name(reason);
+	}
 }

@@ -29,9 +29,10 @@ struct tracer_options {
 	bool fuse;			/* probe files on FUSE mounts too */
 	uint32_t pids[TRACER_MAX_PIDS]; /* only these, when n_pids is not 0 */
 	unsigned int n_pids;
-	const char *cgroup;   /* only processes in it; NULL: all */
-	const char *gpu_root; /* GPU_PROC_ROOT */
-	struct knobs knobs;   /* of every plugin that is heard; only with attach */
+	uint64_t handover_after_ns; /* see handover.h; 0: never */
+	const char *cgroup;	    /* only processes in it; NULL: all */
+	const char *gpu_root;	    /* GPU_PROC_ROOT */
+	struct knobs knobs;	    /* of every plugin that is heard; only with attach */
 };
 
 struct tracer;
@@ -93,6 +94,7 @@ uint64_t tracer__graphs_unresolved(struct tracer *tracer);
 /* Records lost, by reason; what user space refuses is one more reason. */
 enum {
 	TRACER_LOST_BAD_RECORD = NB_LOST_MAX,
+	TRACER_LOST_HANDOVER,
 	TRACER_LOST_FOREIGN, /* then enum foreign_loss */
 	TRACER_LOST_MAX = TRACER_LOST_FOREIGN + FOREIGN_LOST_MAX,
 };

@@ -152,6 +152,7 @@ static void library__look(struct tracer *tracer, struct library *library,
 		.kind = kind,
 		.program_fd = probe__program_fd(tracer->probe, kind),
 		.libraries_fd = probe__libraries_fd(tracer->probe),
+		.link = ++tracer->last_link,
 		.multi = probe__uses_multi(tracer->probe),
 	};
 	struct look *look = calloc(1, sizeof(*look));
@@ -204,6 +205,8 @@ void tracer__process_ended(struct tracer *tracer, struct process *process)
 	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
 	tracer__foreign_gone(tracer, process);
 	timings__process_gone(tracer->timings, process->tgid, process->gone_ns);
+	handovers__process_gone(tracer->handovers, process->tgid, process->gone_ns);
+	tracer__drop_calls(tracer, process);
 	loop__remove(tracer->loop, process->exit);
 	process->exit = NULL;
 	if (!tracer->options.watch)
@@ -266,6 +269,7 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 		comms__complete(tracer->comms, process->tgid, process->seen_ns);
 	if (process->has_info)
 		tracer__scan_later(process, 0, 1);
+	tracer__arrange_calls(tracer, now_ns());
 }
 
 static void on_mapping(void *ctx, const struct nb_mapping *mapping, bool late)
@@ -382,6 +386,7 @@ void tracer__detach_unused(struct tracer *tracer, uint64_t now)
 			library->unused_since_ns = now;
 		if (now - library->unused_since_ns < UNUSED_NS)
 			continue;
+		tracer__close(tracer, &library->calls.link);
 		n = library__take_links(library, &links);
 		helpers__close_elsewhere(tracer->helpers, links, n);
 		free(links);

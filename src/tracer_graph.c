@@ -32,6 +32,9 @@ static void on_capture(void *ctx, uint64_t id, const struct nb_capture *value)
 			process->unresolved = value->launches;
 		return;
 	}
+	process = processes__find(round->tracer->processes, value->tgid);
+	if (process)
+		process->captures = true;
 	capture = calloc(1, sizeof(*capture));
 	if (!capture)
 		return; /* as if it had not been launched, until the next reading */

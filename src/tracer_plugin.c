@@ -35,8 +35,7 @@ int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx)
 
 /* ---- records ---- */
 
-/* The process's place among the strangers, a new one if need be; NULL: there are too many. */
-static struct stranger *tracer__stranger(struct tracer *tracer, uint32_t tgid)
+struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid)
 {
 	struct stranger *stranger;
 
@@ -76,7 +75,7 @@ void tracer__take_plugin_record(void *ctx, const struct nb_plugin_record *record
 	if (process && !process->gone_ns) {
 		process__heard(process, control, now);
 	} else {
-		stranger = tracer__stranger(tracer, record->tgid);
+		stranger = tracer__meet(tracer, record->tgid);
 		if (!stranger) {
 			tracer->refused++;
 			return;
@@ -84,6 +83,7 @@ void tracer__take_plugin_record(void *ctx, const struct nb_plugin_record *record
 		stranger->heard_ns = now;
 		stranger->control = control ?: stranger->control;
 	}
+	handovers__plugin_record(tracer->handovers, record->tgid, r, now);
 	timings__record(tracer->timings, record->tgid, r, now);
 }
 
@@ -96,12 +96,15 @@ static void tracer__settle_strangers(struct tracer *tracer, uint64_t now)
 		struct stranger *stranger = &tracer->strangers[i];
 		struct process *process = processes__find(tracer->processes, stranger->tgid);
 
-		if (process && !process->gone_ns)
-			process__heard(process, stranger->control, stranger->heard_ns);
-		else if (kill(stranger->tgid, 0) && errno == ESRCH)
+		if (process && !process->gone_ns) {
+			if (stranger->heard_ns)
+				process__heard(process, stranger->control, stranger->heard_ns);
+		} else if (kill(stranger->tgid, 0) && errno == ESRCH) {
 			timings__process_gone(tracer->timings, stranger->tgid, now);
-		else
+			handovers__process_gone(tracer->handovers, stranger->tgid, now);
+		} else {
 			tracer->strangers[n++] = *stranger;
+		}
 	}
 	tracer->n_strangers = n;
 }

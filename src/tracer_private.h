@@ -4,16 +4,27 @@
 #define TRACER_PRIVATE_H
 
 #include "discover.h"
+#include "handover.h"
 #include "helper.h"
 #include "tracer.h"
 #include "util.h"
 
 #define TRACER_MAX_STRANGERS 64
 
-/* A process whose plugin is heard before it is known: forked, or quicker than its discovery. */
+/*
+ * A process that is heard of before it is known: it forked, or was quicker than its discovery.
+ */
 struct stranger {
 	uint32_t tgid;
-	uint64_t control, heard_ns; /* as in struct process */
+	uint64_t control, heard_ns; /* of its plugin, as in struct process; 0: not heard */
+};
+
+/* Can a link be made for one process, while others go without? */
+enum links {
+	LINKS_UNTRIED,
+	LINKS_ON_TRIAL,
+	LINKS_FOR_ALL,
+	LINKS_FOR_ONE,
 };
 
 struct tracer {
@@ -48,6 +59,11 @@ struct tracer {
 	void *call_ctx;
 	struct stranger strangers[TRACER_MAX_STRANGERS];
 	unsigned int n_strangers;
+	struct handovers *handovers;
+	enum links scoped_links;
+	uint32_t last_link;	  /* number of the newest link, see NB_COOKIE() */
+	uint64_t overlap_ns;	  /* since when a call may be seen by two links; 0: by one */
+	uint64_t lost_read_ns;	  /* last reading of the counters for the hand-over alone */
 	uint64_t unresolved_past; /* struct process.unresolved of those that are no more */
 	uint64_t refused;	  /* records of plugins of more strangers than that */
 };
@@ -68,6 +84,8 @@ void tracer__run_scans(struct tracer *tracer, uint64_t now);
 
 /* tracer_plugin.c */
 int tracer__open_plugins(struct tracer *tracer);
+/* Its place among the strangers, a new one if need be; NULL: there are too many. */
+struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid);
 void tracer__take_plugin_record(void *ctx, const struct nb_plugin_record *record);
 void tracer__serve_plugins(struct tracer *tracer, uint64_t now);
 void tracer__restore_knobs(struct tracer *tracer);
@@ -78,6 +96,25 @@ void tracer__take_foreign_record(void *ctx, const struct nb_foreign_record *reco
 void tracer__serve_foreign(struct tracer *tracer, uint64_t now);
 void tracer__foreign_gone(struct tracer *tracer, struct process *process);
 void tracer__release_foreign(struct tracer *tracer);
+
+/* tracer_handover.c */
+void tracer__serve_handovers(struct tracer *tracer, uint64_t now);
+/* Makes and ends links as those who need them come and go. */
+void tracer__arrange_calls(struct tracer *tracer, uint64_t now);
+/* After a reading of all counters that began at read_ns. */
+void tracer__decide_handovers(struct tracer *tracer, uint64_t read_ns);
+bool tracer__take_unprobed(void *ctx, const struct handover_calls *calls);
+
+/* tracer_links.c */
+struct process_mapping *process__mapping_of(struct process *process, const struct library *library);
+/* A link on what can be handed over: for that process and its mapping, or for all (NULL, 0). */
+void tracer__ask_calls(struct tracer *tracer, struct library *library,
+		       struct process_mapping *mapping, uint32_t tgid);
+/* Asks once whether links can be for one process: scoped_links. */
+void tracer__try_links(struct tracer *tracer);
+void tracer__close(struct tracer *tracer, int *link); /* where that may take its time */
+void tracer__drop_calls(struct tracer *tracer, struct process *process);
+void tracer__drop_all_calls(struct tracer *tracer);
 
 /* tracer_graph.c */
 int tracer__read_graphs(struct tracer *tracer);

@@ -154,6 +154,7 @@ static void on_scan_done(void *ctx, int status)
 	if (!status && q->has_list)
 		comms__complete(tracer->comms, q->tgid, q->asked_ns);
 	if (process) {
+		process->has_all |= !status && q->has_list;
 		process->scan_running = false;
 		process->scan_err = status;
 		if (process->scans_left)

@@ -120,11 +120,11 @@ void batch__note(struct batch *batch, const struct comm *comm, const struct note
 		launch__fill(&r->launch, note, NBP_LAUNCHED);
 }
 
-void batch__counts(struct batch *batch, const struct comm *comm)
+void batch__counts(struct batch *batch, const struct comm *comm, uint64_t read_ns)
 {
 	struct nbp_record *r = batch__add(batch, comm, NBP_KIND_COUNTS);
 
-	r->time_ns = now_ns();
+	r->time_ns = read_ns;
 	counts__fill(&comm->counts, &comm->unseen, &r->counts);
 }
 

@@ -13,7 +13,7 @@ struct batch {
 
 void batch__comm(struct batch *batch, const struct comm *comm, int32_t device, const uint8_t *uuid);
 void batch__note(struct batch *batch, const struct comm *comm, const struct note *note);
-void batch__counts(struct batch *batch, const struct comm *comm);
+void batch__counts(struct batch *batch, const struct comm *comm, uint64_t read_ns);
 /* times: NULL when the end was not seen */
 void batch__finished(struct batch *batch, const struct comm *comm, const struct note *note,
 		     const struct timing_times *times, uint32_t n_operations);

@@ -154,13 +154,17 @@ static void note__told(struct comm *comm, const struct note *note)
 		*highest = note->number;
 }
 
-static void comm__read(struct comm *comm)
+/* Until when all has been read. */
+static uint64_t comm__read(struct comm *comm)
 {
 	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
+	uint64_t before = now_ns();
 	struct note note;
 
 	/* Bounded, so that one busy communicator does not hold up the others. */
-	for (int i = 0; ring && i < 1 << RING_BITS && ring__pop(ring, &note); i++) {
+	for (int i = 0; ring && i < 1 << RING_BITS; i++) {
+		if (!ring__pop(ring, &note))
+			return before;
 		serve.busy = true;
 		if (note.generation != (uint16_t)comm->live_generation)
 			continue; /* written while its slot went to another */
@@ -172,6 +176,7 @@ static void comm__read(struct comm *comm)
 		counts__told(&comm->counts, &note);
 		batch__note(&serve.batch, comm, &note);
 	}
+	return ring ? note.time_ns : before;
 }
 
 /* Here, so that NCCL's threads need not share a counter. */
@@ -196,10 +201,10 @@ static void comm__report_loss(struct comm *comm)
 }
 
 /* Behind the calls that it sums up. */
-static void comm__report_counts(struct comm *comm)
+static void comm__report_counts(struct comm *comm, uint64_t read_ns)
 {
 	if (comm->abi->version >= 5 && counts__changed(&comm->counts, &comm->unseen))
-		batch__counts(&serve.batch, comm);
+		batch__counts(&serve.batch, comm, read_ns);
 }
 
 /* After the last poll of its launches. */
@@ -217,12 +222,13 @@ static void comm__wind_up(struct comm *comm, uint64_t now)
 static void comm__serve(struct comm *comm, uint64_t now)
 {
 	bool closing = atomic_load(&comm->state) == COMM_CLOSING; /* so nobody writes any more */
+	uint64_t read_ns;
 
 	if (!comm->ended)
 		comm__announce(comm, now);
-	comm__read(comm);
+	read_ns = comm__read(comm);
 	if (!comm->ended) {
-		comm__report_counts(comm);
+		comm__report_counts(comm, read_ns);
 		comm__report_loss(comm);
 	}
 	comm__count(comm);

@@ -108,7 +108,7 @@ def test_defaults():
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 8, f"{n} defaults found in --help"
+    assert n == 9, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -158,8 +158,10 @@ int main(void)
 def test_loss_reasons():
     names = re.search(r"nb_lost__name\(.*?\n}", source("src/probe.c"), re.S)[0]
     more = re.search(r"tracer__lost_name\(.*?\n}", source("src/tracer.c"), re.S)[0]
-    real = re.findall(r'\] = "(\w+)"', names) + re.findall(r'\? "(\w+)"', more)
-    assert len(real) == len(re.findall(r"\tNB_LOST_\w+,", source("include/nccl_bpftrace_record.h")))
+    real = re.findall(r'\] = "(\w+)"', names) + re.findall(r'return "(\w+)"', more)
+    ours = re.findall(r"TRACER_LOST_(?!MAX)\w+(?: = NB_LOST_MAX)?,", source("src/tracer.h"))
+    assert len(real) == len(ours) + \
+        len(re.findall(r"\tNB_LOST_(?!MAX)\w+,", source("include/nccl_bpftrace_record.h")))
     same([quoted(row[0])[0] for row in table("reason")], real, "README")
     part = re.search(r"^\.Sh DIAGNOSTICS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")

@@ -8,7 +8,8 @@
  *   call NAME V COUNT TYPE TIMES        NAME as nccl.h has it, pncclAllReduce too
  *   churn TIMES       create, call once, destroy; answers how many addresses there were
  *   bogus N           N addresses that are no communicator, one call each
- *   hammer THREADS    until the next line, which is answered by the number of calls made
+ *   hammer THREADS PAUSE-US   pauses after each 64 calls, until the next line, which is answered by
+ *                     the number of calls made; `comm`: meanwhile a communicator comes and goes
  *   many THREADS N    N calls in each thread
  *
  * The answer to what makes a communicator: `ok ADDRESS HASH RANK NRANKS`.
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nccl_sim.h"
 
@@ -30,6 +32,7 @@
 static ncclComm_t comm[N_VARIABLES];
 static volatile bool stop;
 static uint64_t calls_each; /* 0: until stop */
+static unsigned int pause_us;
 
 static void *function(const char *name)
 {
@@ -60,8 +63,10 @@ typedef ncclResult_t shrink_fn(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_
 
 static ncclResult_t make(const char *how, unsigned int v, int n, int rank)
 {
-	ncclConfig_t config = {.size = sizeof(config), .magic = NCCL_CONFIG_MAGIC,
-			       .version = 22809, .blocking = 1};
+	ncclConfig_t config = {.size = sizeof(config),
+			       .magic = NCCL_CONFIG_MAGIC,
+			       .version = 22809,
+			       .blocking = 1};
 	ncclUniqueId id;
 
 	ncclGetUniqueId(&id);
@@ -71,7 +76,7 @@ static ncclResult_t make(const char *how, unsigned int v, int n, int rank)
 		return ncclCommInitRankConfig(&comm[v], n, id, rank, &config);
 	if (!strcmp(how, "scalable"))
 		return ((scalable_fn *)function("ncclCommInitRankScalable"))(&comm[v], n, rank, 1,
-									      &id, NULL);
+									     &id, NULL);
 	if (!strcmp(how, "all"))
 		return ncclCommInitAll(&comm[v], n, NULL);
 	if (!strcmp(how, "split"))
@@ -144,11 +149,26 @@ static void *hammer_thread(void *arg)
 	uint64_t *calls = arg;
 
 	while (calls_each ? *calls < calls_each : !stop) {
-		ncclAllReduce(NULL, NULL, *calls % 1000, ncclFloat32, ncclSum, comm[*calls % 2],
+		ncclAllReduce(NULL, NULL, 1 + *calls % 1000, ncclFloat32, ncclSum, comm[*calls % 2],
 			      STREAM);
-		++*calls;
+		if (++*calls % 64 == 0 && pause_us)
+			usleep(pause_us);
 	}
 	return NULL;
+}
+
+/* Until a line says something else. */
+static void come_and_go(void)
+{
+	char line[16];
+
+	while (fgets(line, sizeof(line), stdin) && !strcmp(line, "comm\n")) {
+		if (make("init", N_VARIABLES - 1, 8, 3))
+			exit(1);
+		ncclCommDestroy(comm[N_VARIABLES - 1]);
+		puts("ok");
+		fflush(stdout);
+	}
 }
 
 static void hammer(unsigned int n, uint64_t each)
@@ -156,7 +176,6 @@ static void hammer(unsigned int n, uint64_t each)
 	static uint64_t calls[MAX_THREADS][8]; /* a cache line each */
 	pthread_t threads[MAX_THREADS];
 	uint64_t total = 0;
-	char line[16];
 
 	memset(calls, 0, sizeof(calls));
 	stop = false;
@@ -165,8 +184,8 @@ static void hammer(unsigned int n, uint64_t each)
 		pthread_create(&threads[i], NULL, hammer_thread, calls[i]);
 	puts("ok");
 	fflush(stdout);
-	if (!each && !fgets(line, sizeof(line), stdin))
-		exit(1);
+	if (!each)
+		come_and_go();
 	stop = true;
 	for (unsigned int i = 0; i < n; i++) {
 		pthread_join(threads[i], NULL);
@@ -195,7 +214,7 @@ static void obey(const char *line)
 	else if (!strcmp(verb, "bogus"))
 		bogus(v), puts("ok");
 	else if (!strcmp(verb, "hammer"))
-		hammer(v, 0);
+		pause_us = parent, hammer(v, 0);
 	else if (!strcmp(verb, "many"))
 		hammer(v, parent);
 	else if (!strcmp(verb, "destroy"))

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A process whose plugin is awake loses its probes on collectives; its counts stay exact."""
+import os
+import signal
+import time
+
+import nbt
+from caller import Caller
+from hook import PLUGIN, note, open_uprobe
+from probed import is_probed, wait_probed
+
+CALLS, BYTES = "nccl_operations_total", "nccl_operation_bytes_total"
+LOST = "nccl_bpftrace_events_lost_total"
+PAUSE_US = 1500  # after 64 calls: the plugin's thread keeps up on a busy machine
+
+
+def plugged(**kwargs):
+    """A caller with the real plugin, and two communicators of eight ranks."""
+    job = Caller(prefix=["env", f"NCCL_PROFILER_PLUGIN={PLUGIN}", "NCCL_CONF_FILE=/dev/null"],
+                 **kwargs)
+    return job, [job.make("init", v, 8, 2 + v) for v in (0, 1)]
+
+
+def plain():
+    job = Caller(prefix=["env", "NCCL_PROFILER_PLUGIN=none", "NCCL_CONF_FILE=/dev/null"])
+    return job, [job.make("init", v, 8, 2 + v) for v in (0, 1)]
+
+
+def agent_of(*args):
+    return nbt.Agent("--handover-after", 2, *args)
+
+
+def made(series, comms, family=CALLS, **labels):
+    return sum(series.sum(family, comm=c.hash, rank=str(c.rank), **labels) for c in comms)
+
+
+
+def expect(agent, comms, calls):
+    """Exactly so many calls: reached, and not passed later."""
+    agent.until(lambda s: made(s, comms) >= calls, f"{calls} calls", 20)
+    series = agent.fresh(2)
+    assert made(series, comms) == calls, (made(series, comms), calls)
+    return series
+
+
+class Monotone:
+    """Samples a file as it changes: the counts must never fall."""
+
+    def __init__(self, agent, comms):
+        self.agent, self.comms, self.last = agent, comms, 0
+
+    def look(self):
+        now = made(self.agent.series(), self.comms)
+        assert now >= self.last, (now, self.last)
+        self.last = now
+
+
+def test_one_is_handed_over_and_another_is_not():
+    job, comms = plugged()
+    other, other_comms = plain()
+    agent = agent_of()
+    for caller in (job, other):
+        wait_probed(caller.pid)
+        caller.do("hammer", 2, PAUSE_US)
+    wait_probed(job.pid, False)
+    assert is_probed(other.pid)
+    assert is_probed(job.pid, "ncclSend") and is_probed(job.pid, "ncclCommInitRank")
+    time.sleep(1)
+    calls, other_calls = int(job.do("stop")[0]), int(other.do("stop")[0])
+    series = expect(agent, comms, calls)
+    assert made(series, other_comms) == other_calls
+    assert not is_probed(job.pid) and is_probed(other.pid)
+    assert series.one(LOST, reason="handover") == 0
+    for c in comms:  # the identity stays that of the probes
+        assert series.one("nccl_communicator_info", comm=c.hash, rank=str(c.rank)) == 1
+
+
+def test_there_and_back_under_fire():
+    """A communicator that is made gives the process its probes back, until all is proved again."""
+    job, comms = plugged()
+    agent = agent_of()
+    times = 50 if os.environ.get("NBT_LONG") else 6
+    file = Monotone(agent, comms)
+    wait_probed(job.pid)
+    job.do("hammer", 2, PAUSE_US)
+    for _ in range(times):
+        wait_probed(job.pid, False)
+        file.look()
+        job.do("comm")
+        wait_probed(job.pid)
+        file.look()
+    wait_probed(job.pid, False)
+    calls = int(job.do("stop")[0])
+    series = expect(agent, comms, calls)
+    print(f"     {calls} calls, {times} times there and back")
+    assert series.one(LOST, reason="handover") == 0
+
+
+def test_exact_bytes_and_what_was_called_last():
+    job, comms = plugged()
+    agent = agent_of()
+    names = ["ncclAllReduce", "ncclAllGather", "ncclReduceScatter", "ncclBroadcast", "ncclReduce"]
+    wait_probed(job.pid)
+    probed, deadline = 0, time.monotonic() + 20
+    while is_probed(job.pid):
+        assert time.monotonic() < deadline, "not handed over"
+        for name in names:
+            job.do("call", name, 0, 1000, 7, 5)
+        probed += 5
+        time.sleep(0.1)
+    for name in names:
+        job.do("call", name, 0, 500, 1, 7)  # ncclUint8, which NCCL does not name
+    job.do("call", "ncclSend", 0, 10, 7, 3)
+    job.do("call", "ncclAlltoAll", 0, 10, 7, 3)
+    series = expect(agent, comms[:1], 5 * (probed + 7) + 6)
+    for name, ranks in zip(names, (1, 8, 8, 1, 1)):
+        assert made(series, comms[:1], BYTES, operation=name[4:]) == \
+            ranks * (probed * 4000 + 7 * 500), name
+        assert made(series, comms[:1], "nccl_operation_sequence", operation=name[4:]) == probed + 7, name
+    assert made(series, comms[:1], operation="Send") == 3
+    assert made(series, comms[:1], operation="AlltoAll") == 3
+    assert time.time() - made(series, comms[:1], "nccl_last_operation_timestamp_seconds") < 60
+
+
+def test_another_wakes_it_and_the_agent_comes_again():
+    """The plugin is awake before the agent, and stays so: what was before is not the agent's."""
+    job, comms = plugged()
+    found = note()
+    waker = open_uprobe(int(found[3], 16), int(found[4], 16))
+    job.do("call", "ncclAllReduce", 0, 100, 7, 1000)
+    for sig in (signal.SIGKILL, signal.SIGTERM, signal.SIGTERM):
+        agent = agent_of()
+        wait_probed(job.pid)
+        job.do("hammer", 2, PAUSE_US)
+        wait_probed(job.pid, False)
+        time.sleep(0.5)
+        calls = int(job.do("stop")[0])
+        expect(agent, comms, calls)
+        agent.stop(sig)
+        nbt.wait_for(lambda: not is_probed(job.pid, "ncclSend"), "the agent's probes are gone", 20)
+        if waker >= 0:
+            os.close(waker)
+            waker = -1
+
+
+def test_one_rank_keeps_the_probes():
+    job, comms = plugged()
+    alone = job.make("init", 5, 1, 0)
+    agent = agent_of()
+    wait_probed(job.pid)
+    job.do("hammer", 2, PAUSE_US)
+    time.sleep(5)
+    assert is_probed(job.pid)
+    calls = int(job.do("stop")[0])
+    job.do("call", "ncclAllReduce", 5, 100, 7, 10)
+    series = expect(agent, comms, calls)
+    assert made(series, [alone]) == 10
+
+
+def test_perf_links_stay():
+    job, comms = plugged()
+    agent = agent_of("--attach", "perf")
+    wait_probed(job.pid)
+    job.do("hammer", 2, PAUSE_US)
+    time.sleep(5)
+    assert is_probed(job.pid)
+    expect(agent, comms, int(job.do("stop")[0]))
+
+
+def test_who_comes_later_is_probed_at_once():
+    job, comms = plugged()
+    agent = agent_of()
+    wait_probed(job.pid)
+    job.do("hammer", 2, PAUSE_US)
+    wait_probed(job.pid, False)
+    late, late_comms = plain()
+    wait_probed(late.pid, True, 1)
+    late.do("call", "ncclAllReduce", 0, 100, 7, 1234)
+    assert not is_probed(job.pid)
+    calls = int(job.do("stop")[0])
+    series = expect(agent, comms, calls)
+    assert made(series, late_comms) == 1234
+    late.stop()
+    job.do("call", "ncclAllReduce", 0, 100, 7, 10)
+    expect(agent, comms, calls + 10)
