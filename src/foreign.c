@@ -204,6 +204,7 @@ const char *foreign_loss__name(enum foreign_loss reason)
 		[FOREIGN_LOST_BAD_RECORD] = "foreign_bad_record",
 		[FOREIGN_LOST_ORPHAN] = "foreign_orphan",
 		[FOREIGN_LOST_NO_ROOM] = "foreign_no_room",
+		[FOREIGN_LOST_LATE] = "foreign_late",
 	};
 
 	return reason < FOREIGN_LOST_MAX ? names[reason] : "unknown";

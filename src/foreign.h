@@ -48,6 +48,7 @@ enum foreign_loss {
 	FOREIGN_LOST_BAD_RECORD, /* fields that cannot be, or names that nobody knows */
 	FOREIGN_LOST_ORPHAN,	 /* channels of an operation that is not known, or no more */
 	FOREIGN_LOST_NO_ROOM,	 /* more than a process may have */
+	FOREIGN_LOST_LATE,	 /* GPU times that NCCL may have read too late */
 	FOREIGN_LOST_MAX,
 };
 uint64_t foreign__lost(const struct foreign *foreign, enum foreign_loss reason);

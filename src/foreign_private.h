@@ -60,8 +60,11 @@ struct foreign_comm {
 	char name[28];
 	struct foreign_identity candidate; /* whose calls its events followed, so far */
 	uint32_t n_agreed, n_against;
-	uint64_t heard_ns; /* the last call that agreed or not */
-	uint64_t n_operations;
+	uint64_t heard_ns;     /* the last call that agreed or not */
+	uint64_t n_operations; /* told of */
+	uint64_t n_started;
+	int64_t offset_ns; /* the host's clock less the GPU's, when a time came without delay */
+	uint64_t seen_ns, shortest_ns; /* the last time came; of the last operations */
 	enum timers timers;
 	uint64_t told_ns;
 	bool is_told;
@@ -71,6 +74,7 @@ struct foreign_comm {
 struct foreign_task {
 	uint64_t handle; /* key; 0: it is in no table */
 	uint64_t lost;	 /* records, when it began */
+	uint64_t number; /* of those that its communicator has started */
 	struct foreign_comm *comm;
 	uint64_t started_ns;	    /* host: NCCL asked for its handle */
 	uint64_t returned_ns;	    /* host: it surely had it */
@@ -165,6 +169,9 @@ struct nbp_record foreign_comm__record(const struct foreign_comm *comm, enum nbp
 
 /* foreign_decode.c. False: no function that is known. */
 bool foreign_record__decode(const struct nb_foreign_record *record, struct abi_event *event);
+
+/* foreign_late.c. All of its channels have stopped. */
+bool foreign_comm__is_late(struct foreign_comm *comm, const struct foreign_task *task);
 
 /* foreign_task.c */
 void followed__start(struct followed *f, const struct nb_foreign_record *record);

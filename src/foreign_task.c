@@ -231,6 +231,7 @@ void followed__start(struct followed *f, const struct nb_foreign_record *record)
 		return;
 	}
 	task__describe(f, &fresh, record, &event);
+	fresh.number = ++fresh.comm->n_started;
 	fresh.is_timed = task__is_timed(f, &fresh);
 	if (fresh.comm->timers != TIMERS_UNKNOWN || !fresh.is_timed)
 		task__tell(f, &fresh);
@@ -337,8 +338,13 @@ void followed__channel_stop(struct followed *f, const struct nb_foreign_record *
 	if (record->timer_ns > task->last_ns)
 		task->last_ns = record->timer_ns;
 	task->ends_ns = task->seen_ns = record->time_ns;
-	if (task->n_stopped == task->n_expected)
-		task__close(f, task);
+	if (task->n_stopped < task->n_expected)
+		return;
+	if (task->is_timed && foreign_comm__is_late(task->comm, task)) {
+		task->is_timed = false;
+		followed__lose(f, FOREIGN_LOST_LATE);
+	}
+	task__close(f, task);
 }
 
 static bool is_older(uint64_t time_ns, uint64_t age_ns, uint64_t now_ns)

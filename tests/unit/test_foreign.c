@@ -196,6 +196,38 @@ TEST(a_handle_that_is_given_anew_while_asked_for)
 	foreign__free(f);
 }
 
+/* A stream of operations, 50 us each, launched at once; the n-th's end is seen so much later. */
+static int timed_of_stream(uint64_t behind_ns_per_operation)
+{
+	struct foreign *f = new_foreign(22809);
+	int n = 300;
+
+	for (int i = 0; i < n; i++)
+		give(f, a_task(5, 1, BEGIN_NS + 1000 * i, CONTEXT, 0x1000 + 16 * i, 3, i, 1));
+	for (int i = 0; i < n; i++) {
+		uint64_t gpu_ns = 1000000 + 50000 * i, seen_ns = BEGIN_NS + gpu_ns + 55000;
+
+		seen_ns += behind_ns_per_operation * i;
+		give(f, a_channel(2, seen_ns - 100, CONTEXT, 0x1001 + 16 * i, 0x1000 + 16 * i, 0,
+				  GPU_CLOCK + gpu_ns));
+		give(f, a_stop(2, seen_ns, 0x1001 + 16 * i, GPU_CLOCK + gpu_ns + 50000));
+	}
+	foreign__settle(f, BEGIN_NS + 10000 * MS);
+	n = count_told(NBP_KIND_TIMER, NULL);
+	CHECK_INT(n + foreign__lost(f, FOREIGN_LOST_LATE), 300);
+	foreign__free(f);
+	return n;
+}
+
+TEST(times_that_are_read_too_late)
+{
+	CHECK_INT(timed_of_stream(0), 300);
+	CHECK_INT(timed_of_stream(4), 300); /* clocks drift by less than 100 us a second */
+	/* falls behind by half an operation each: until that makes 16 operations; and at the end
+	 * nothing follows that could have been written over them */
+	CHECK_INT(timed_of_stream(25000), 33 + 64);
+}
+
 TEST(nothing_is_timed_soon_after_a_loss)
 {
 	struct foreign *f = new_foreign(22809);

@@ -10,6 +10,7 @@
 #include "../../src/foreign.c"
 #include "../../src/foreign_comm.c"
 #include "../../src/foreign_decode.c"
+#include "../../src/foreign_late.c"
 #include "../../src/foreign_order.c"
 #include "../../src/foreign_task.c"
 #include "../../src/nccl_api.c"
