@@ -11,7 +11,6 @@
 #include "../../src/elf_file.c"
 #include "../../src/foreign_table.c"
 #include "../../src/image.c"
-#include "../../src/foreign_table.c"
 #include "../../src/nccl_api.c"
 #include "../../src/nccl_code.c"
 #include "../../src/nccl_code_arm64.c"
