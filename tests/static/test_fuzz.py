@@ -44,6 +44,15 @@ def test_elf():
     fuzz("elf", (nbt.BUILD / "sim/2.28.9/libnccl.so.2").read_bytes()[:65536])
 
 
+def test_foreign():
+    """Steps of fuzz_foreign.c: an operation of one channel, and its time."""
+    def step(what, handle, parent=0, tid=0, timer=0, channels=0):
+        return struct.pack("<8BHHIi4BBBBBI", what, 5, 0, 1, handle, parent, tid, 0, 0, 10, 1, 1,
+                           0, 2, 3, 4, channels, 1, 2, 0, timer)
+    fuzz("foreign", (step(0, 1, channels=1) + step(5, 2, 1, 1, 100)[:12] + struct.pack(
+        "<Ii4BBBBBI", 6, 1, 0, 2, 3, 4, 1, 1, 2, 0, 100) + step(1, 2, 0, 1, 200)) * 4)
+
+
 def test_identity():
     fuzz("identity")
 
