@@ -23,7 +23,7 @@ BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
 LDLIBS := -lbpf -lelf -lz -lcap -ljansson -lm
 LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
-SOURCES := $(wildcard src/*.c)
+SOURCES := $(wildcard src/*.c) src/plugin/abi.c src/plugin/abi_layout.c
 OBJECTS := $(SOURCES:src/%.c=$(BUILD)/obj/%.o)
 # What the others declare extern is linked first: libbpf 1.1 loses it otherwise.
 BPF_FIRST := bpf/nccl_bpftrace.bpf.c

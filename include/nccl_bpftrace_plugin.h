@@ -20,6 +20,8 @@
 #define NBP_NO_RANK    (-1)
 #define NBP_NO_NUMBER  (~0ULL)
 
+#define NBP_MASK_KERNEL_CH 0x40 /* in nbp_comm.mask: operations will have their nbp_timer */
+
 enum nbp_kind {
 	NBP_KIND_COMM = 1,	/* a communicator lives; sent again now and then, see there */
 	NBP_KIND_API = 2,	/* one API event of NCCL: see struct nbp_api */

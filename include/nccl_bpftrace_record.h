@@ -178,7 +178,8 @@ _Static_assert(sizeof(struct nb_capturer) == 40, "nb_capturer");
 enum nb_kind {
 	NB_KIND_CALL = 1,
 	NB_KIND_LIFECYCLE = 2,
-	NB_KIND_PLUGIN = 3, /* struct nb_plugin_record */
+	NB_KIND_PLUGIN = 3,  /* struct nb_plugin_record */
+	NB_KIND_FOREIGN = 4, /* struct nb_foreign_record */
 };
 
 /* One call. For NB_KIND_LIFECYCLE count is the address that receives the new communicator. */
@@ -214,6 +215,104 @@ struct nb_plugin_record {
 };
 
 _Static_assert(sizeof(struct nb_plugin_record) == 136, "nb_plugin_record");
+
+/*
+ * Another profiler plugin, whose functions are probed in one process: NCCL's calls of them. Its
+ * handle for an event lies where NCCL asked for it, once startEvent has returned. It is read when
+ * the thread calls next, or another thread tells of a channel of that handle; only then is the
+ * start told of. So no return probe is needed; and only v4 needs one on stopEvent, where the next
+ * call may come so late that NCCL has used that memory anew.
+ */
+#define NB_FOREIGN_ABIS		7 /* index: N of ncclProfiler_vN, 1..6 */
+#define NB_FOREIGN_PROCESSES	1024
+#define NB_FOREIGN_THREADS	8192
+#define NB_FOREIGN_DESCRIPTOR	128 /* bytes of the longest event descriptor */
+#define NB_FOREIGN_TEXT		16  /* "COLLNET_DIRECT", "ncclFloat8e4m3" and their NUL fit */
+#define NB_FOREIGN_TEXTS	4   /* of a task: function, type, algorithm, protocol */
+#define NB_FOREIGN_PENDING	16  /* threads whose last start waits for its handle */
+#define NB_FOREIGN_INITS	4   /* communicators whose context is waited for */
+#define NB_FOREIGN_TYPE_COLL	0x2u
+#define NB_FOREIGN_TYPE_P2P	0x4u
+#define NB_FOREIGN_TYPE_CHANNEL 0x40u	/* KernelCh */
+#define NB_FOREIGN_TYPE_COPY	0x1000u /* CeColl */
+#define NB_FOREIGN_CHANNEL_STOP 22	/* state; since v4 it comes with the GPU's time */
+
+/* The attach cookie, and what a record tells of. */
+enum nb_foreign_callback {
+	NB_FOREIGN_START,    /* a task: a collective, a send or a receive */
+	NB_FOREIGN_STATE,    /* a channel has stopped */
+	NB_FOREIGN_INIT,     /* a communicator is being made */
+	NB_FOREIGN_FINALIZE, /* its context ends */
+	NB_FOREIGN_STOP,     /* never a record of its own */
+	NB_FOREIGN_CHANNEL,  /* a channel has started */
+	NB_FOREIGN_CONTEXT,  /* the context that an INIT has got */
+	NB_FOREIGN_MAX,
+};
+
+#define NB_FOREIGN_TASKS 3 /* COLL, P2P, COPY */
+
+/* Where a version has what is copied apart: pointers to text in its descriptors, -1: none. */
+struct nb_foreign_abi {
+	__s16 text[NB_FOREIGN_TASKS][NB_FOREIGN_TEXTS];
+	__u16 descriptor_size;
+	__u8 type_size; /* 0: no such version */
+	__u8 pad[5];
+};
+
+_Static_assert(sizeof(struct nb_foreign_abi) == 32, "nb_foreign_abi");
+
+/* By tgid; the agent makes it before it attaches. */
+struct nb_foreign_process {
+	__u32 abi;
+	__u32 tries;			   /* calls at which contexts were looked for in vain */
+	__u64 lost;			   /* its records that found no place */
+	__u64 init_at[NB_FOREIGN_INITS];   /* where a context will stand; 0: free */
+	__u64 init_ns[NB_FOREIGN_INITS];   /* of that INIT */
+	__u64 pending[NB_FOREIGN_PENDING]; /* tgid and tid; 0: free */
+	__u32 next_init, next_pending;
+};
+
+_Static_assert(sizeof(struct nb_foreign_process) == 216, "nb_foreign_process");
+
+struct nb_foreign_task {
+	__u8 descriptor[NB_FOREIGN_DESCRIPTOR];
+	char text[NB_FOREIGN_TEXTS][NB_FOREIGN_TEXT]; /* NUL at the end, or cut */
+};
+
+struct nb_foreign_init {
+	__u64 comm_hash;
+	__s32 n_nodes, n_ranks;
+	char name[40];
+};
+
+struct nb_foreign_record {
+	__u16 kind; /* NB_KIND_FOREIGN */
+	__u16 size;
+	__u32 tgid;
+	__u64 time_ns; /* CLOCK_MONOTONIC, at the callback's entry */
+	__u32 tid;
+	__u8 callback; /* enum nb_foreign_callback */
+	__u8 abi;
+	__u8 channel;
+	__u8 pad;
+	__u32 type; /* of the event */
+	__s32 rank;
+	__u64 lost;    /* records of this process that found no place, until this callback */
+	__u64 context; /* the plugin's own, for a communicator */
+	__u64 handle;  /* for an event; 0: it gave none, or in doubt. CONTEXT: the INIT's time */
+	__u64 parent;
+	__u64 timer_ns; /* the GPU's clock. START: CLOCK_MONOTONIC when the handle was read */
+	union {		/* START and INIT only */
+		struct nb_foreign_task task;
+		struct nb_foreign_init init;
+	};
+};
+
+#define NB_FOREIGN_SHORT 72 /* size of a record that is neither START nor INIT */
+
+_Static_assert(__builtin_offsetof(struct nb_foreign_record, task) == NB_FOREIGN_SHORT,
+	       "nb_foreign_record");
+_Static_assert(sizeof(struct nb_foreign_record) == 264, "nb_foreign_record");
 
 enum nb_lost {
 	NB_LOST_RING_FULL,    /* the record found no place; the call is counted all the same */

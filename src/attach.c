@@ -60,7 +60,7 @@ static int uprobe_pmu_type(void)
 	return fscanf(file, "%d", &type) == 1 ? type : -EINVAL;
 }
 
-static int link_perf(int program_fd, int pmu, const struct sites *sites, uint32_t i)
+static int link_perf(int program_fd, int pmu, const struct sites *sites, uint32_t i, pid_t pid)
 {
 	struct perf_event_attr attr = {
 		.size = sizeof(attr),
@@ -74,10 +74,20 @@ static int link_perf(int program_fd, int pmu, const struct sites *sites, uint32_
 
 	if (sites->ref_ctrs[i] > UINT32_MAX)
 		return -EFBIG;
-	event = syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	event = syscall(__NR_perf_event_open, &attr, pid, pid < 0 ? 0 : -1, -1,
+			PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	return bpf_link_create(program_fd, event, BPF_PERF_EVENT, &opts);
+}
+
+int attach__in_process(int program_fd, uint32_t pid, const char *path, uint64_t offset,
+		       uint64_t cookie)
+{
+	struct sites sites = {.path = path, .n = 1, .offsets = {offset}, .cookies = {cookie}};
+	int pmu = uprobe_pmu_type();
+
+	return pmu < 0 ? pmu : link_perf(program_fd, pmu, &sites, 0, pid);
 }
 
 /* One link a function. What was made before an error is closed by the child's end. */
@@ -88,7 +98,7 @@ static int link_each(int program_fd, const struct sites *sites, int *fds)
 	if (pmu < 0)
 		return pmu;
 	for (uint32_t i = 0; i < sites->n; i++) {
-		fds[i] = link_perf(program_fd, pmu, sites, i);
+		fds[i] = link_perf(program_fd, pmu, sites, i, -1);
 		if (fds[i] < 0)
 			return fds[i];
 	}

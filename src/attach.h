@@ -36,6 +36,13 @@ struct attach_reply {
 /* A helper_work_fn: arg is a struct attach_request, the reply a struct attach_reply. */
 int attach__work(void *arg, int reply_fd);
 
+/*
+ * One probe, in this process alone: a perf event even where there is uprobe_multi, whose links of
+ * one process heard its first thread only in Linux 6.6 to 6.9. An fd or -errno.
+ */
+int attach__in_process(int program_fd, uint32_t pid, const char *path, uint64_t offset,
+		       uint64_t cookie);
+
 /* One link more on the functions of NCCL that can be handed over. */
 struct attach_calls_request {
 	int program_fd, file_fd;

@@ -177,6 +177,30 @@ static void check__plugin(struct check *check, struct tracer *tracer)
 		    with, n, awake, without, n - with > 1 ? " and others" : "");
 }
 
+/* They give GPU time only where --foreign-plugins asks for it. */
+static void check__foreign(struct check *check, struct tracer *tracer)
+{
+	const struct process *first = NULL;
+	unsigned int n = 0;
+	const char *why;
+	char path[256];
+
+	for (struct process *p = processes__first(tracer__processes(tracer)); p; p = p->hh.next) {
+		if (p->gone_ns || !process__nccl(p) || p->is_fork_copy ||
+		    !process__foreign_mapping(p, 0) || process__plugin(p) != PLUGIN_ABSENT)
+			continue;
+		first = first ?: p;
+		n++;
+	}
+	if (first)
+		check__item(
+			check, "another profiler plugin", true, "",
+			"in %u NCCL processes; in process %u: %s (ABI v%d)", n, first->tgid,
+			sanitize__text(library__shown(process__foreign_mapping(first, 0)->library),
+				       path, sizeof(path)),
+			process__foreign_version(first, &why));
+}
+
 /* For jobs that start from now on: what NCCL's configuration file says. */
 static void check__plugin_conf(struct check *check)
 {
@@ -235,6 +259,7 @@ static void check__tracing(struct check *check)
 	if (!err && !loop__run(loop)) {
 		check__libraries(check, tracer);
 		check__plugin(check, tracer);
+		check__foreign(check, tracer);
 	}
 	tracer__free(tracer);
 	loop__free(loop);

@@ -64,6 +64,26 @@ static void json_add_uuid(json_t *gpus, const char *uuid)
 	json_array_append_new(gpus, json_string(uuid));
 }
 
+/* Ours would tell all that one behind it is told. */
+static bool has_foreign(const struct process *process)
+{
+	return process__foreign_mapping(process, 0) && process__plugin(process) == PLUGIN_ABSENT;
+}
+
+static json_t *json_of_foreign(const struct process *process)
+{
+	const char *why;
+	char path[512];
+
+	if (!has_foreign(process))
+		return json_null();
+	return json_pack(
+		"{s:s, s:i}", "library",
+		sanitize__text(library__shown(process__foreign_mapping(process, 0)->library), path,
+			       sizeof(path)),
+		"abi", process__foreign_version(process, &why));
+}
+
 static json_t *json_of_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
@@ -80,15 +100,15 @@ static json_t *json_of_process(struct tracer *tracer, const struct process *proc
 		if (gpu)
 			json_add_uuid(gpus, gpu->uuid);
 	}
-	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:s?}", "pid", process->tgid,
-			 "command", sanitize__text(process->info.command, command, sizeof(command)),
-			 "library",
+	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s?}", "pid",
+			 process->tgid, "command",
+			 sanitize__text(process->info.command, command, sizeof(command)), "library",
 			 sanitize__text(library->path[0] ? library->path : library->name, path,
 					sizeof(path)),
 			 "nccl_version", nccl_version__format(library->image.version, version),
 			 "gpus", gpus, "job_id", process->info.job.job_id, "plugin",
-			 plugin_state__name(process__plugin(process)), "communicators", comms,
-			 "not_known", unknown);
+			 plugin_state__name(process__plugin(process)), "other_plugin",
+			 json_of_foreign(process), "communicators", comms, "not_known", unknown);
 }
 
 static void print_json(struct tracer *tracer)
@@ -118,6 +138,24 @@ static void print_comm(struct tracer *tracer, const struct comm *comm)
 	       sanitize__text(comm->name, name, sizeof(name)));
 }
 
+static void print_foreign(const struct process *process)
+{
+	const char *why;
+	char path[512];
+	int version;
+
+	if (!has_foreign(process))
+		return;
+	version = process__foreign_version(process, &why);
+	printf("    another profiler plugin: %s",
+	       sanitize__text(library__shown(process__foreign_mapping(process, 0)->library), path,
+			      sizeof(path)));
+	if (version)
+		printf(" (ABI v%d)\n", version);
+	else
+		printf(" (%s)\n", why);
+}
+
 static void print_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
@@ -128,13 +166,14 @@ static void print_process(struct tracer *tracer, const struct process *process)
 	printf("%u  %s  NCCL %s  %s%s%s%s%s\n", process->tgid,
 	       sanitize__text(process->info.command, command, sizeof(command)),
 	       nccl_version__format(library->image.version, version),
-	       sanitize__text(library->path[0] ? library->path : library->name, path, sizeof(path)),
+	       sanitize__text(library__shown(library), path, sizeof(path)),
 	       process->info.job.job_id[0] ? "  job " : "", process->info.job.job_id,
 	       plugin == PLUGIN_ABSENT ? "" : "  plugin ",
 	       plugin == PLUGIN_ABSENT ? "" : plugin_state__name(plugin));
 	for (struct comm *c = comms__first(tracer__comms(tracer)); c; c = c->hh.next)
 		if (c->key.tgid == process->tgid)
 			print_comm(tracer, c);
+	print_foreign(process);
 	if (unknown)
 		printf("    not known: %s\n", unknown);
 }

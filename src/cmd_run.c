@@ -173,6 +173,8 @@ static int run__trace(struct run *run, const char **ret_why)
 
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	err = run__open_sinks(run) ?: run__add_timers(run);
+	if (!run->screen)
+		command__tell_of_foreign(run->tracer);
 	err = err ?: tracer__start(run->tracer, on_settled, run);
 	if (err)
 		return err;

@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 
 #include "commands.h"
+#include "sanitize.h"
 #include "util.h"
 
 struct tracer_options command__tracer_options(const struct options *options)
@@ -16,6 +17,7 @@ struct tracer_options command__tracer_options(const struct options *options)
 				.method = options->method,
 				.ring_bytes = options->ring_bytes,
 				.checksum = options->checksum,
+				.foreign = options->foreign_plugins,
 			},
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
@@ -47,6 +49,25 @@ int command__cannot_trace(int err, const char *why)
 {
 	fprintf(stderr, "nccl-bpftrace: cannot trace here (%s): %s\n", strerror(-err), why);
 	return EXIT_CANNOT_TRACE;
+}
+
+static void on_foreign(void *ctx, const struct process *process, int version)
+{
+	const struct process_mapping *mapping = process__foreign_mapping(process, 0);
+	char path[512], outcome[128];
+
+	(void)ctx;
+	if (version)
+		snprintf(outcome, sizeof(outcome), "followed (ABI v%d)", version);
+	else
+		snprintf(outcome, sizeof(outcome), "not followed: %s", process->foreign.why);
+	fprintf(stderr, "nccl-bpftrace: process %u: profiler plugin %s: %s\n", process->tgid,
+		sanitize__text(library__shown(mapping->library), path, sizeof(path)), outcome);
+}
+
+void command__tell_of_foreign(struct tracer *tracer)
+{
+	tracer__on_foreign(tracer, on_foreign, NULL);
 }
 
 static void on_signal(void *ctx)

@@ -18,6 +18,8 @@ int cmd_plugin(const struct options *options);
 struct tracer_options command__tracer_options(const struct options *options);
 int command__cannot_trace(int err, const char *why);
 void command__raise_limits(void);
+/* One line on stderr for each profiler plugin that is followed, or not, and why. */
+void command__tell_of_foreign(struct tracer *tracer);
 
 /* Ends the loop on SIGINT, SIGTERM and SIGHUP. 0 or -errno. */
 int command__stop_on_signals(struct loop *loop);

@@ -53,6 +53,11 @@ static int read_plugin(const struct elf_file *file, struct image *image)
 	return 1;
 }
 
+static int read_foreign(const struct elf_file *file, struct image *image)
+{
+	return foreign_tables__read(file, &image->tables);
+}
+
 static void add_cuda_site(void *ctx, uint64_t offset, enum nb_graph_call call)
 {
 	struct image *image = ctx;
@@ -72,6 +77,7 @@ static int (*const readers[IMAGE_KINDS])(const struct elf_file *file, struct ima
 	[IMAGE_NCCL] = read_nccl,
 	[IMAGE_PLUGIN] = read_plugin,
 	[IMAGE_CUDA] = read_cuda,
+	[IMAGE_FOREIGN] = read_foreign,
 };
 
 static int image__judge(struct image *image, const struct elf_file *file)

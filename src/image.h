@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "elf_file.h"
+#include "foreign_table.h"
 #include "nccl_elf.h"
 
 #define IMAGE_MAX_SITES 48
@@ -17,8 +18,9 @@
 enum image_kind {
 	IMAGE_NONE, /* nothing to probe */
 	IMAGE_NCCL, /* holds NCCL, under whatever name; whether it can be traced says its status */
-	IMAGE_PLUGIN, /* the cooperating profiler plugin: USDT probe nccl_bpftrace:batch */
-	IMAGE_CUDA,   /* the CUDA driver: captures and launches of graphs */
+	IMAGE_PLUGIN,  /* the cooperating profiler plugin: USDT probe nccl_bpftrace:batch */
+	IMAGE_CUDA,    /* the CUDA driver: captures and launches of graphs */
+	IMAGE_FOREIGN, /* another profiler plugin: probed in one process only, foreign_attach.h */
 	IMAGE_KINDS,
 };
 
@@ -34,7 +36,8 @@ struct image {
 	int32_t kind;	  /* enum image_kind */
 	uint32_t n_sites; /* 0: cannot be probed */
 	struct image_site sites[IMAGE_MAX_SITES];
-	struct nccl_image nccl; /* IMAGE_NCCL */
+	struct nccl_image nccl;	      /* IMAGE_NCCL */
+	struct foreign_tables tables; /* IMAGE_FOREIGN */
 	uint64_t semaphore; /* IMAGE_PLUGIN: link-time address less exec_delta, see nccl_image */
 };
 

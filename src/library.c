@@ -135,6 +135,11 @@ void library__refuse(struct library *library, const char *why)
 	snprintf(library->reason, sizeof(library->reason), "%s", why);
 }
 
+const char *library__shown(const struct library *library)
+{
+	return library->path[0] ? library->path : library->name;
+}
+
 bool library__called_like_nccl(const struct library *library)
 {
 	return !strncmp(library->name, "libnccl", strlen("libnccl"));
@@ -199,11 +204,12 @@ void library__settle(struct libraries *libraries, struct library *library,
 	library->kind = reply->image.kind;
 	library->image = reply->image.nccl;
 	library->semaphore = reply->image.semaphore;
+	library->tables = reply->image.tables;
 	memcpy(library->path, reply->path, sizeof(library->path));
 	library->path[sizeof(library->path) - 1] = 0;
 	if (reply->image.kind == IMAGE_NONE) {
 		library__reject(libraries, library, LIBRARY_PLAIN, "");
-	} else if (!reply->image.n_sites) {
+	} else if (!reply->image.n_sites && reply->image.kind != IMAGE_FOREIGN) {
 		library__reject(libraries, library, LIBRARY_UNSUPPORTED,
 				nccl_image__reason(&library->image));
 	} else if (n_fds > 0) {

@@ -42,11 +42,12 @@ struct library {
 	struct inode_key key;
 	int index; /* in the BPF map, -1: none */
 	enum library_state state;
-	enum image_kind kind;	 /* IMAGE_NONE: not known either */
-	struct nccl_image image; /* of IMAGE_NCCL */
-	uint64_t semaphore;	 /* of IMAGE_PLUGIN, see struct image */
-	char name[32];		 /* last component of the path */
-	char path[256];		 /* as a process saw it */
+	enum image_kind kind;	      /* IMAGE_NONE: not known either */
+	struct nccl_image image;      /* of IMAGE_NCCL */
+	uint64_t semaphore;	      /* of IMAGE_PLUGIN, see struct image */
+	struct foreign_tables tables; /* of IMAGE_FOREIGN */
+	char name[32];		      /* last component of the path */
+	char path[256];		      /* as a process saw it */
 	char reason[128];
 	int *links, n_links;
 	struct library_calls calls; /* of IMAGE_NCCL */
@@ -74,6 +75,8 @@ struct library *libraries__add(struct libraries *libraries, const struct nb_mapp
 int libraries__take_index(struct libraries *libraries, struct library *library);
 /* One that is not to be traced, and why. */
 void library__refuse(struct library *library, const char *why);
+/* Its path as a process saw it, else its name. */
+const char *library__shown(const struct library *library);
 bool library__called_like_nccl(const struct library *library);
 /* It is NCCL, or nobody could see what it is and it is called so. */
 bool library__may_be_nccl(const struct library *library);

@@ -38,7 +38,8 @@ struct options {
 	uint64_t handover_after_s; /* 0: never */
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
-	bool kernel_timer, no_ui, fuse, json, chain, verbose, checksum, help, version;
+	bool kernel_timer, foreign_plugins, no_ui, fuse, json, chain, verbose, checksum, help,
+		version;
 	enum probe_method method;
 	char why[512]; /* a value was refused */
 };

@@ -85,9 +85,11 @@ static void probe__fill(struct probe *probe, const struct probe_options *options
 	ro->with_records = !options->no_records;
 	bpf_map__set_max_entries(probe->skel->maps.events, ring);
 	bpf_map__set_max_entries(probe->skel->maps.new_mappings, libbpf_num_possible_cpus());
+	probe__fill_foreign(probe, options);
 	for (int kind = IMAGE_NONE + 1; probe->multi && kind < IMAGE_KINDS; kind++)
-		bpf_program__set_expected_attach_type(probe__program(probe, kind),
-						      ATTACH_TRACE_UPROBE_MULTI);
+		if (probe__program(probe, kind))
+			bpf_program__set_expected_attach_type(probe__program(probe, kind),
+							      ATTACH_TRACE_UPROBE_MULTI);
 }
 
 static int probe__load(struct probe *probe, const struct probe_options *options)
@@ -166,6 +168,17 @@ static bool probe__take_plugin(struct probe *probe, const struct nb_plugin_recor
 	return true;
 }
 
+static bool probe__take_foreign(struct probe *probe, const struct nb_foreign_record *record,
+				size_t size)
+{
+	if (size < NB_FOREIGN_SHORT || record->size < NB_FOREIGN_SHORT || record->size > size ||
+	    record->size > sizeof(*record))
+		return false;
+	if (probe->listener.foreign)
+		probe->listener.foreign(probe->listener.ctx, record);
+	return true;
+}
+
 static int on_ring_record(void *ctx, void *data, size_t size)
 {
 	struct probe *probe = ctx;
@@ -174,6 +187,8 @@ static int on_ring_record(void *ctx, void *data, size_t size)
 
 	if (size >= sizeof(*kind) && *kind == NB_KIND_PLUGIN)
 		good = probe__take_plugin(probe, data, size);
+	else if (size >= sizeof(*kind) && *kind == NB_KIND_FOREIGN)
+		good = probe__take_foreign(probe, data, size);
 	else if (size >= sizeof(*kind))
 		good = probe__take_call(probe, data, size);
 	probe->received += good;

@@ -21,6 +21,7 @@ struct probe_options {
 	bool only_listed;    /* only processes given to probe__list_process() */
 	bool checksum;	     /* every record carries nb_record_checksum() */
 	bool no_records;     /* count only (bench) */
+	bool foreign;	     /* with what follows other profiler plugins */
 };
 
 #define PROBE_DEFAULT_RING_BYTES (4ULL << 20)
@@ -29,6 +30,8 @@ struct probe_options {
 struct probe_listener {
 	void (*call)(void *ctx, const struct nb_record *record);	  /* and lifecycle */
 	void (*plugin)(void *ctx, const struct nb_plugin_record *record); /* known kinds */
+	/* As long as its size says; other than that, its fields are not checked. */
+	void (*foreign)(void *ctx, const struct nb_foreign_record *record);
 	void *ctx;
 };
 
@@ -72,6 +75,14 @@ int probe__list_process(struct probe *probe, uint32_t tgid);
 /* One key of the process was deleted: it may have another. */
 int probe__uncharge_process(struct probe *probe, uint32_t tgid);
 int probe__forget_process(struct probe *probe, uint32_t tgid);
+
+/*
+ * The program for the functions of a profiler plugin that is not ours, -1 without options.foreign;
+ * and in which processes it listens, to which version N of their ncclProfiler_vN. 0 or -errno.
+ */
+int probe__foreign_program_fd(const struct probe *probe);
+int probe__follow_foreign(struct probe *probe, uint32_t tgid, uint32_t version);
+int probe__leave_foreign(struct probe *probe, uint32_t tgid);
 
 /* Not all calls of the process are seen: what it captures meanwhile is not known. */
 void probe__set_unprobed(struct probe *probe, uint32_t tgid, bool unprobed);

@@ -18,4 +18,7 @@ struct probe {
 	struct nb_counter *values;
 };
 
+/* probe_foreign.c */
+void probe__fill_foreign(struct probe *probe, const struct probe_options *options);
+
 #endif

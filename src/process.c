@@ -109,6 +109,28 @@ const struct process_mapping *process__plugin_mapping(const struct process *proc
 	return NULL;
 }
 
+const struct process_mapping *process__foreign_mapping(const struct process *process,
+						       unsigned int n)
+{
+	for (unsigned int i = 0; i < process->n_mappings; i++)
+		if (process->mappings[i].library->kind == IMAGE_FOREIGN && !n--)
+			return &process->mappings[i];
+	return NULL;
+}
+
+int process__foreign_version(const struct process *process, const char **ret_why)
+{
+	const struct process_mapping *mapping = process__foreign_mapping(process, 0);
+	const struct library *nccl = process__nccl(process);
+
+	if (process__foreign_mapping(process, 1)) {
+		*ret_why = "there is a second one, and which NCCL calls is not known";
+		return 0;
+	}
+	return foreign_tables__choose(&mapping->library->tables, nccl ? nccl->image.version : 0,
+				      ret_why);
+}
+
 enum plugin_state process__plugin(const struct process *process)
 {
 	if (process->plugin_heard_ns || process->plugin_raised)

@@ -36,6 +36,23 @@ struct process_knobs {
 	bool changed;		     /* we wrote to it */
 };
 
+/* Another profiler plugin in the process, where such are followed. */
+#define PROCESS_FOREIGN_LINKS 5
+
+struct process_foreign {
+	enum {
+		PROCESS_FOREIGN_DUE, /* to be looked at when it is there; first, so that 0 is it */
+		PROCESS_FOREIGN_ASKED,
+		PROCESS_FOREIGN_FOLLOWED, /* has links */
+		PROCESS_FOREIGN_REFUSED,
+		PROCESS_FOREIGN_GONE,
+	} state;
+	uint64_t due_ns; /* not before */
+	unsigned int n_tries;
+	int links[PROCESS_FOREIGN_LINKS], n_links;
+	const char *why; /* of REFUSED: one phrase */
+};
+
 struct process {
 	uint32_t tgid;
 	int pidfd;
@@ -55,6 +72,7 @@ struct process {
 	uint64_t unresolved;	  /* launches of CUDA graphs, of which not all is known */
 	bool plugin_raised;	  /* another tracer is attached to it */
 	struct process_knobs knobs;
+	struct process_foreign foreign;
 	bool has_all;	     /* its communicators were all read, once */
 	bool wants_calls;    /* handed over, and to be probed again */
 	bool captures;	     /* into CUDA graphs: keeps its probes, so that all in them is known */
@@ -85,6 +103,11 @@ bool process__map(struct process *process, struct library *library,
 
 /* The cooperating plugin in the process; NULL: it has none. */
 const struct process_mapping *process__plugin_mapping(const struct process *process);
+/* The n-th plugin in the process that is not ours; NULL: there are not so many. */
+const struct process_mapping *process__foreign_mapping(const struct process *process,
+						       unsigned int n);
+/* N of its ncclProfiler_vN that this NCCL takes; 0: none, or not known, and why. */
+int process__foreign_version(const struct process *process, const char **ret_why);
 enum plugin_state process__plugin(const struct process *process);
 const char *plugin_state__name(enum plugin_state state);
 

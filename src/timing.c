@@ -232,6 +232,8 @@ static void tracked__record(struct timings *timings, struct tracked *tracked,
 	switch (record->kind) {
 	case NBP_KIND_COMM:
 		tracked__announce(tracked, &record->comm);
+		if (record->comm.mask & NBP_MASK_KERNEL_CH)
+			tracked__expect_timers(timings, tracked, now_ns);
 		break;
 	case NBP_KIND_API:
 		tracked__call(timings, tracked, record, now_ns);
@@ -257,6 +259,8 @@ void timings__record(struct timings *timings, uint32_t tgid, const struct nbp_re
 	struct tracked_process *process;
 	struct tracked *tracked;
 
+	if (now_ns > timings->now_ns)
+		timings->now_ns = now_ns;
 	if (record->size != sizeof(*record) || !record->kind || record->kind >= NBP_KIND_MAX ||
 	    (!record->comm_id && record->kind != NBP_KIND_LOSS)) {
 		timings->lost[TIMING_LOST_BAD_RECORD]++;
@@ -283,6 +287,9 @@ void timings__settle(struct timings *timings, uint64_t now_ns)
 {
 	struct tracked *tracked, *next;
 
+	/* what came since the caller looked at the clock is not old for that */
+	if (now_ns < timings->now_ns)
+		now_ns = timings->now_ns;
 	DL_FOREACH_SAFE2(timings->busy, tracked, next, busy_next)
 	{
 		if (tracked__settle(timings, tracked, now_ns))

@@ -132,6 +132,7 @@ struct timings {
 	struct tracked *busy;
 	struct tracked_process *processes;
 	struct usage usage;
+	uint64_t now_ns; /* the latest that we were told */
 	uint64_t invalid[TIMING_INVALID_MAX], lost[TIMING_LOST_MAX];
 };
 
@@ -176,6 +177,7 @@ void tracked__launch(struct timings *timings, struct tracked *tracked,
 /* timing_timer.c: NCCL's kernel timer, one operation at a time. */
 bool work__has_timers(const struct work *work, uint64_t now_ns);
 void tracked__hold(struct timings *timings, struct tracked *tracked, struct open *open);
+void tracked__expect_timers(struct timings *timings, struct tracked *tracked, uint64_t now_ns);
 void tracked__timer(struct timings *timings, struct tracked *tracked,
 		    const struct nbp_record *record, uint64_t now_ns);
 void tracked__settle_held(struct timings *timings, struct tracked *tracked, uint64_t now_ns);

@@ -47,6 +47,14 @@ static struct open *work__find_held(const struct work *work, uint64_t operation)
 	return NULL;
 }
 
+void tracked__expect_timers(struct timings *timings, struct tracked *tracked, uint64_t now_ns)
+{
+	struct work *work = tracked__work(timings, tracked);
+
+	if (work)
+		work->timers_until_ns = now_ns + TIMERS_NS;
+}
+
 void tracked__timer(struct timings *timings, struct tracked *tracked,
 		    const struct nbp_record *record, uint64_t now_ns)
 {

@@ -17,6 +17,8 @@ static void on_record(void *ctx, const struct nb_record *record)
 	struct tracer *tracer = ctx;
 	struct process *process;
 
+	if (tracer->foreign)
+		foreign__call(tracer->foreign, record);
 	handovers__probe_record(tracer->handovers, record);
 	if (record->kind == NB_KIND_CALL && tracer->on_call)
 		tracer->on_call(tracer->call_ctx, record);
@@ -54,9 +56,11 @@ static bool anything_attached(struct tracer *tracer)
 static void on_tick(void *ctx)
 {
 	struct tracer *tracer = ctx;
-	uint64_t now = now_ns();
+	uint64_t now;
 
 	probe__consume(tracer->probe);
+	tracer__serve_foreign(tracer, now_ns());
+	now = now_ns();
 	tracer__serve_plugins(tracer, now);
 	tracer__serve_handovers(tracer, now);
 	tracer__run_scans(tracer, now);
@@ -90,6 +94,7 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	err = err ?: comms__new(&tracer->comms);
 	err = err ?: handovers__new(&tracer->handovers, tracer->options.handover_after_ns);
 	err = err ?: tracer__open_plugins(tracer);
+	err = err ?: tracer__open_foreign(tracer);
 	err = err ?: gpu_table__load(&tracer->gpus, tracer->options.gpu_root ?: GPU_PROC_ROOT);
 	err = err ?: tracer__open_discover(tracer);
 	err = err
@@ -114,11 +119,13 @@ int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_opti
 		tracer__free(tracer);
 		return err;
 	}
-	probe__listen(tracer->probe, &(struct probe_listener){
-					     .call = on_record,
-					     .plugin = tracer__take_plugin_record,
-					     .ctx = tracer,
-				     });
+	probe__listen(tracer->probe,
+		      &(struct probe_listener){
+			      .call = on_record,
+			      .plugin = tracer__take_plugin_record,
+			      .foreign = tracer->foreign ? tracer__take_foreign_record : NULL,
+			      .ctx = tracer,
+		      });
 	*ret = tracer;
 	return 0;
 }
@@ -140,8 +147,10 @@ void tracer__free(struct tracer *tracer)
 	if (!tracer)
 		return;
 	tracer->n_listeners = 0; /* what is handed out last comes when half of this is gone */
-	if (tracer->processes && tracer->helpers)
+	if (tracer->processes && tracer->helpers) {
 		tracer__restore_knobs(tracer);
+		tracer__release_foreign(tracer);
+	}
 	if (tracer->libraries && tracer->helpers && !probe__uses_multi(tracer->probe))
 		tracer__release_links(tracer);
 	if (tracer->processes && tracer->helpers)
@@ -153,6 +162,7 @@ void tracer__free(struct tracer *tracer)
 	processes__free(tracer->processes);
 	libraries__free(tracer->libraries);
 	comms__free(tracer->comms);
+	foreign__free(tracer->foreign);
 	timings__free(tracer->timings);
 	handovers__free(tracer->handovers);
 	gpu_table__free(tracer->gpus);
@@ -360,11 +370,17 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 		return probe__bad_records(tracer->probe) + tracer->refused;
 	if (reason == TRACER_LOST_HANDOVER)
 		return handovers__uncertain(tracer->handovers);
+	if (reason >= TRACER_LOST_FOREIGN)
+		return tracer->foreign
+			       ? foreign__lost(tracer->foreign, reason - TRACER_LOST_FOREIGN)
+			       : 0;
 	return probe__lost(tracer->probe, reason);
 }
 
 const char *tracer__lost_name(int reason)
 {
+	if (reason >= TRACER_LOST_FOREIGN)
+		return foreign_loss__name(reason - TRACER_LOST_FOREIGN);
 	switch (reason) {
 	case TRACER_LOST_BAD_RECORD:
 		return "bad_record";

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "comm.h"
+#include "foreign.h"
 #include "gpu.h"
 #include "knobs.h"
 #include "library.h"
@@ -62,6 +63,14 @@ struct timings *tracer__timings(struct tracer *tracer);
  */
 int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx);
 
+/*
+ * Called once for each process with a profiler plugin that is not ours, when those are followed
+ * (probe.foreign): version N of its ncclProfiler_vN, or 0 when it is not followed, for the reason
+ * in process->foreign.why. Its file: process__foreign_mapping().
+ */
+typedef void tracer_foreign_fn(void *ctx, const struct process *process, int version);
+void tracer__on_foreign(struct tracer *tracer, tracer_foreign_fn *fn, void *ctx);
+
 /* Hands each call that probes tell of to the function: one listener, from now on. */
 typedef void tracer_call_fn(void *ctx, const struct nb_record *record);
 void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx);
@@ -83,7 +92,12 @@ struct tracer_census tracer__census(struct tracer *tracer);
 uint64_t tracer__graphs_unresolved(struct tracer *tracer);
 
 /* Records lost, by reason; what user space refuses is one more reason. */
-enum { TRACER_LOST_BAD_RECORD = NB_LOST_MAX, TRACER_LOST_HANDOVER, TRACER_LOST_MAX };
+enum {
+	TRACER_LOST_BAD_RECORD = NB_LOST_MAX,
+	TRACER_LOST_HANDOVER,
+	TRACER_LOST_FOREIGN, /* then enum foreign_loss */
+	TRACER_LOST_MAX = TRACER_LOST_FOREIGN + FOREIGN_LOST_MAX,
+};
 uint64_t tracer__lost(struct tracer *tracer, int reason);
 const char *tracer__lost_name(int reason);
 

@@ -51,6 +51,11 @@ static bool tracer__may_probe(const struct tracer *tracer, const struct nb_mappi
 	return mapping->fs_magic != FUSE_MAGIC || tracer->options.fuse || !tracer->options.attach;
 }
 
+bool tracer__may_probe_library(const struct tracer *tracer, const struct library *library)
+{
+	return tracer__may_probe(tracer, &library->mapping);
+}
+
 /* A machine that is busy, or a disk that is slow, is no verdict: another look comes later. */
 static void library__retry_later(struct tracer *tracer, struct library *library)
 {
@@ -82,7 +87,7 @@ static void on_look_message(void *ctx, const void *data, size_t len, const int *
 	if (library->state == LIBRARY_TRACED && library->kind == IMAGE_CUDA)
 		probe__with_graphs(look->tracer->probe);
 	if (library->state == LIBRARY_SEEN && look->tracer->options.attach &&
-	    library->kind != IMAGE_CUDA)
+	    library->kind != IMAGE_CUDA && library->kind != IMAGE_FOREIGN)
 		library__look(look->tracer, library, &look->mapping);
 	else if (library->state != LIBRARY_PLAIN)
 		look->tracer->rescan = true;
@@ -198,6 +203,7 @@ void tracer__process_ended(struct tracer *tracer, struct process *process)
 	probe__consume(tracer->probe); /* its last records */
 	process->gone_ns = now_ns();   /* its counters stay in the kernel until it expires */
 	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
+	tracer__foreign_gone(tracer, process);
 	timings__process_gone(tracer->timings, process->tgid, process->gone_ns);
 	handovers__process_gone(tracer->handovers, process->tgid, process->gone_ns);
 	tracer__drop_calls(tracer, process);

@@ -47,6 +47,9 @@ struct tracer {
 	uint64_t cgroup_scan;
 	bool cgroup_in;
 	struct timings *timings;
+	struct foreign *foreign; /* NULL: such plugins are not followed */
+	tracer_foreign_fn *on_foreign;
+	void *foreign_ctx;
 	struct launch_listener {
 		timing_launch_fn *fn;
 		void *ctx;
@@ -73,6 +76,7 @@ void tracer__check_settled(struct tracer *tracer);
 void tracer__retry_looks(struct tracer *tracer, uint64_t now);
 void tracer__detach_unused(struct tracer *tracer, uint64_t now);
 void tracer__process_ended(struct tracer *tracer, struct process *process);
+bool tracer__may_probe_library(const struct tracer *tracer, const struct library *library);
 
 /* tracer_read.c */
 void tracer__ask_info(struct tracer *tracer, struct process *process);
@@ -86,6 +90,13 @@ struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid);
 void tracer__take_plugin_record(void *ctx, const struct nb_plugin_record *record);
 void tracer__serve_plugins(struct tracer *tracer, uint64_t now);
 void tracer__restore_knobs(struct tracer *tracer);
+
+/* tracer_foreign.c */
+int tracer__open_foreign(struct tracer *tracer);
+void tracer__take_foreign_record(void *ctx, const struct nb_foreign_record *record);
+void tracer__serve_foreign(struct tracer *tracer, uint64_t now);
+void tracer__foreign_gone(struct tracer *tracer, struct process *process);
+void tracer__release_foreign(struct tracer *tracer);
 
 /* tracer_handover.c */
 void tracer__serve_handovers(struct tracer *tracer, uint64_t now);

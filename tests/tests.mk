@@ -59,7 +59,7 @@ $(GRAPH_DRIVER): tests/targets/lib/graph_driver.c
 	$(CC) -std=gnu11 -O1 -g $(WARN) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
 .PHONY: tests-build
-tests-build: all $(GRAPH_DRIVER) $(UNIT_TESTS) $(TARGETS) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
+tests-build: all $(GRAPH_DRIVER) $(UNIT_TESTS) $(TARGETS) $(PLUGIN_TEST_FOREIGN) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
 
 # `make test T=attach` runs only the tests whose name contains the word.
 test: 

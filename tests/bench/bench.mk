@@ -5,12 +5,12 @@ BENCH := $(BUILD)/bench
 BENCH_FLAGS = -std=gnu11 $(CPPFLAGS) -Itests/unit $(CFLAGS) $(WARN) -I$(BENCH)
 BENCH_SKELETON := $(BENCH)/bench.skel.h
 BENCH_PROGRAMS := $(BENCH)/bench_probe $(BENCH)/bench_consume $(BENCH)/bench_picture $(BENCH)/bench_timing \
-	$(BENCH)/bench_record $(BENCH)/bench_exec $(BENCH)/bench_callbacks
+	$(BENCH)/bench_record $(BENCH)/bench_exec $(BENCH)/bench_callbacks $(BENCH)/bench_foreign
 # The stand-in with a nop of 5 bytes at each entry, which newer x86 kernels turn into a call.
 BENCH_NOP5 := $(if $(filter x86,$(ARCH)),$(BENCH)/nop5/libnccl.so.2)
 
 .PHONY: bench-build
-bench-build: all $(GRAPH_DRIVER) $(BENCH_PROGRAMS) $(BENCH_NOP5)
+bench-build: all $(GRAPH_DRIVER) $(PLUGIN_TEST_FOREIGN) $(BENCH_PROGRAMS) $(BENCH_NOP5)
 
 bench: bench-build
 	@tests/bench/bench.py
@@ -60,6 +60,10 @@ $(BENCH)/bench_callbacks: tests/bench/bench_callbacks.c tests/bench/bench.h $(BE
 		$(PLUGIN_TEST_DIR)/libcuda.so.1
 	$(CC) $(BENCH_FLAGS) -o $@ $< -L$(PLUGIN_TEST_DIR) -l:libcuda.so.1 \
 		-Wl,-rpath,'$$ORIGIN/../tests/plugin' -ldl
+
+$(BENCH)/bench_foreign: tests/bench/bench_foreign.c tests/bench/bench.h src/plugin/abi.h
+	@mkdir -p $(@D)
+	$(CC) $(BENCH_FLAGS) -o $@ $< -ldl
 
 # gcc leaves five nops of one byte; they are joined afterwards.
 $(BENCH)/nop5/libnccl.so.2: $(SIM_LIB_SOURCES:%=tests/sim/%.c) $(SIM_HEADERS) tests/bench/join_nops.py

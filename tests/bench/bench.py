@@ -3,7 +3,7 @@
 """What tracing costs on this machine, as one table. Root. Never fails by a time: it prints.
 
 usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin graph
-                            consume timing textfile record attach agent exec callbacks
+                            consume timing textfile record attach agent exec callbacks foreign
 """
 import os
 import platform
@@ -282,6 +282,32 @@ def bench_callbacks():
     row("  notes lost meanwhile", found["lost"], "", None, 0)
 
 
+def bench_foreign():
+    """Another plugin that is followed: a trap for each of its calls, here all of one collective."""
+    plugin = nbt.BUILD / "tests/plugin/libforeign.so"
+    print("... bench_foreign", file=sys.stderr, flush=True)
+    job = subprocess.Popen([BENCH / "bench_foreign", PLAIN, plugin], text=True,
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    nbt.defer(nbt.end, job)
+
+    def measure():
+        job.stdin.write("\n")
+        job.stdin.flush()
+        pairs = (line.split() for line in iter(job.stdout.readline, ".\n"))
+        return {name: float(value) for name, value in pairs}
+
+    untraced = measure()
+    agent = nbt.Agent("--foreign-plugins", "--ring-size", "64M", "--pid", job.pid)
+    nbt.wait_for(lambda: ": followed" in agent.output(), "the plugin followed")
+    followed = measure()
+    lost = agent.fresh().sum("nccl_bpftrace_events_lost_total")
+    for what, calls in (("collective", "6 of 10 calls on the job's own thread"),
+                        ("channel", "2 of 3 calls on NCCL's progress thread")):
+        row(f"another plugin followed, a {what}: {calls} (beside: untraced)",
+            followed[f"{what}_ns"], "ns", untraced[f"{what}_ns"])
+    row("  records lost meanwhile", lost, "", None, 0)
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     virtual = subprocess.run(["systemd-detect-virt"], text=True, capture_output=True).stdout.strip() \
@@ -303,7 +329,7 @@ def main():
         sys.exit("bench: run as root")
     words = sys.argv[1:]
     for part in (bench_probe, bench_plugin, bench_graph, bench_consume, bench_timing, bench_textfile,
-                 bench_record, bench_attach, bench_agent, bench_exec, bench_callbacks):
+                 bench_record, bench_attach, bench_agent, bench_exec, bench_callbacks, bench_foreign):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:

@@ -2,6 +2,7 @@
 /* A tenant's file: any bytes at all are read without harm, and offsets told lie inside the file. */
 #include "../../src/cuda_elf.c"
 #include "../../src/elf_file.c"
+#include "../../src/foreign_table.c"
 #include "../../src/image.c"
 #include "../../src/nccl_api.c"
 #include "../../src/nccl_code.c"

@@ -16,7 +16,8 @@ import gpu  # noqa: E402
 import nccl_tests  # noqa: E402
 import test_plugin as hook  # noqa: E402
 
-ARGS = ("-b", 8, "-e", "64M", "-f", 8, "-t", 2, "-g", 1, "-n", 400, "-w", 20)
+ARGS = ("-b", 8, "-e", "64M", "-f", 8, "-t", 2, "-g", 1, "-n", 1500, "-w", 20,
+        "-N", 2)  # the plugin may still sleep in the first cycle
 
 
 def libraries():

@@ -50,3 +50,11 @@ UNIT_TESTS += $(BUILD)/tests/test_budget
 $(BUILD)/tests/test_budget: tests/plugin/test_budget.c $(PLUGIN_HEADERS) tests/unit/unit.h
 	@mkdir -p $(@D)
 	$(CC) $(PLUGIN_TEST_CFLAGS) $(PLUGIN_SANITIZE_asan) -o $@ $<
+
+# Another plugin, and for which versions its events are laid out how. Its functions begin as most
+# do: endbr64, push.
+PLUGIN_TEST_FOREIGN := $(PLUGIN_TEST_DIR)/libforeign.so
+$(PLUGIN_TEST_FOREIGN): tests/plugin/foreign.c src/plugin/abi_layout.c src/plugin/abi.h
+	@mkdir -p $(@D)
+	$(CC) $(PLUGIN_TEST_CFLAGS) -O2 $(if $(filter x86,$(ARCH)),-fcf-protection) -fno-omit-frame-pointer \
+		-fno-optimize-sibling-calls 		-fvisibility=hidden -fPIC -shared -pthread -o $@ $(filter %.c,$^)

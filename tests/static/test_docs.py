@@ -159,9 +159,11 @@ def test_loss_reasons():
     names = re.search(r"nb_lost__name\(.*?\n}", source("src/probe.c"), re.S)[0]
     more = re.search(r"tracer__lost_name\(.*?\n}", source("src/tracer.c"), re.S)[0]
     real = re.findall(r'\] = "(\w+)"', names) + re.findall(r'return "(\w+)"', more)
-    ours = re.findall(r"TRACER_LOST_(?!MAX)\w+(?: = NB_LOST_MAX)?,", source("src/tracer.h"))
+    ours = re.findall(r"TRACER_LOST_(?!MAX|FOREIGN)\w+(?: = NB_LOST_MAX)?,", source("src/tracer.h"))
     assert len(real) == len(ours) + \
         len(re.findall(r"\tNB_LOST_(?!MAX)\w+,", source("include/nccl_bpftrace_record.h")))
+    names = re.search(r"foreign_loss__name\(.*?\n}", source("src/foreign.c"), re.S)[0]
+    real += re.findall(r'\] = "(\w+)"', names)
     same([quoted(row[0])[0] for row in table("reason")], real, "README")
     part = re.search(r"^\.Sh DIAGNOSTICS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")

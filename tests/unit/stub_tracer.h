@@ -118,8 +118,9 @@ uint64_t tracer__lost(struct tracer *tracer, int reason)
 const char *tracer__lost_name(int reason)
 {
 	static const char *const names[TRACER_LOST_MAX] = {
-		"ring_full", "counter_full", "bad_cookie", "plugin_ring_full",
-		"bad_batch", "graph_full",   "bad_record", "handover"};
+		"ring_full",	      "counter_full",	"bad_cookie",	  "plugin_ring_full",
+		"bad_batch",	      "graph_full",	"bad_record",	  "handover",
+		"foreign_bad_record", "foreign_orphan", "foreign_no_room"};
 
 	return names[reason];
 }

@@ -9,6 +9,7 @@
 
 #include "../../src/cuda_elf.c"
 #include "../../src/elf_file.c"
+#include "../../src/foreign_table.c"
 #include "../../src/image.c"
 #include "../../src/nccl_api.c"
 #include "../../src/nccl_code.c"
