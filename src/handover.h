@@ -62,6 +62,9 @@ bool handovers__ready(const struct handovers *handovers, uint32_t tgid, uint64_t
 bool handovers__knows(const struct handovers *handovers, uint32_t tgid, uint64_t hash,
 		      int32_t rank);
 
+/* Has any plugin told of anything? */
+bool handovers__any(const struct handovers *handovers);
+
 /* Must the probes be back? Once they are handed over; true until handovers__take_back(). */
 bool handovers__wants_back(const struct handovers *handovers, uint32_t tgid, uint64_t now_ns);
 bool handovers__is_handed_over(const struct handovers *handovers, uint32_t tgid);

@@ -101,6 +101,11 @@ bool handovers__knows(const struct handovers *h, uint32_t tgid, uint64_t hash, i
 	return comm && comm__is_told_of(comm);
 }
 
+bool handovers__any(const struct handovers *h)
+{
+	return h->processes != NULL;
+}
+
 bool handovers__is_handed_over(const struct handovers *h, uint32_t tgid)
 {
 	const struct handover_process *process = handovers__find(h, tgid);

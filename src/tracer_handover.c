@@ -12,6 +12,13 @@
 
 /* ---- who needs which link ---- */
 
+/* Nothing is to be done where no plugin is, and every file has its one link. */
+static bool tracer__hands_over(const struct tracer *tracer)
+{
+	return tracer->options.handover_after_ns && probe__uses_multi(tracer->probe) &&
+	       (handovers__any(tracer->handovers) || tracer->is_arranged || tracer->overlap_ns);
+}
+
 static bool library__can_hand_over(const struct library *library)
 {
 	return library->state == LIBRARY_TRACED && library->kind == IMAGE_NCCL && library->calls.n;
@@ -134,6 +141,8 @@ static void process__note_cover(struct tracer *tracer, struct process *process, 
 		process->came_late |= !handovers__is_handed_over(tracer->handovers, process->tgid);
 	if (covered && !process->covered_ns) {
 		process->covered_ns = now;
+		if (process->wants_calls)
+			probe__set_unprobed(tracer->probe, process->tgid, false);
 		if (process->came_late)
 			comms__probed_since(tracer->comms, process->tgid, now);
 		process->came_late = false;
@@ -146,12 +155,16 @@ void tracer__arrange_calls(struct tracer *tracer, uint64_t now)
 {
 	struct library *library;
 
-	if (!probe__uses_multi(tracer->probe) || !tracer->options.attach)
+	if (!tracer__hands_over(tracer))
 		return;
 	tracer__count_calls(tracer);
-	for (library = libraries__first(tracer->libraries); library; library = library->hh.next)
-		if (library__can_hand_over(library))
-			library__arrange(tracer, library, now);
+	tracer->is_arranged = false;
+	for (library = libraries__first(tracer->libraries); library; library = library->hh.next) {
+		if (!library__can_hand_over(library))
+			continue;
+		library__arrange(tracer, library, now);
+		tracer->is_arranged |= library->calls.link < 0 || library->calls.n_links;
+	}
 	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next)
 		if (!p->gone_ns)
 			process__note_cover(tracer, p, now);
@@ -170,7 +183,7 @@ static bool process__libraries_fit(const struct process *process)
 	for (unsigned int i = 0; i < process->n_mappings; i++) {
 		const struct library *library = process->mappings[i].library;
 
-		if (library->kind == IMAGE_PLUGIN)
+		if (!library__may_be_nccl(library))
 			continue;
 		if (!library__can_hand_over(library))
 			return false;
@@ -194,7 +207,7 @@ static bool tracer__plugin_knows_all(const struct tracer *tracer, uint32_t tgid)
 static bool tracer__may_hand_over(const struct tracer *tracer, const struct process *p,
 				  uint64_t now)
 {
-	return tracer->options.handover_after_ns && !p->gone_ns && !p->captures && p->covered_ns &&
+	return !p->gone_ns && !p->captures && p->covered_ns &&
 	       handovers__ready(tracer->handovers, p->tgid, now) && process__libraries_fit(p) &&
 	       tracer__plugin_knows_all(tracer, p->tgid);
 }
@@ -253,7 +266,7 @@ void tracer__serve_handovers(struct tracer *tracer, uint64_t now)
 {
 	bool due = false;
 
-	if (!probe__uses_multi(tracer->probe) || !tracer->options.attach)
+	if (!tracer__hands_over(tracer))
 		return;
 	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next) {
 		bool ready = tracer__may_hand_over(tracer, p, now);

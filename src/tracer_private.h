@@ -61,6 +61,7 @@ struct tracer {
 	unsigned int n_strangers;
 	struct handovers *handovers;
 	enum links scoped_links;
+	bool is_arranged;	  /* links are not as where nobody is handed over */
 	uint32_t last_link;	  /* number of the newest link, see NB_COOKIE() */
 	uint64_t overlap_ns;	  /* since when a call may be seen by two links; 0: by one */
 	uint64_t lost_read_ns;	  /* last reading of the counters for the hand-over alone */

@@ -183,3 +183,80 @@ def test_who_comes_later_is_probed_at_once():
     late.stop()
     job.do("call", "ncclAllReduce", 0, 100, 7, 10)
     expect(agent, comms, calls + 10)
+
+
+def test_a_forked_process_gets_its_own_probes():
+    """Nothing tells of a fork but the making of a communicator, which takes NCCL 50 ms and more."""
+    job, comms = plugged()
+    agent = agent_of()
+    wait_probed(job.pid)
+    job.do("hammer", 2, PAUSE_US)
+    wait_probed(job.pid, False)
+    ranks = nbt.Sim("comm a; pause 50; allreduce a 100 fp32 x 1000", ranks=3,
+                    prefix=["env", "NCCL_PROFILER_PLUGIN=none"])
+    ranks.run()
+    expected = nbt.expected_totals(ranks.expected())
+    agent.until(lambda s: nbt.counted_totals(s, ranks.expected()) == expected, expected)
+    series = expect(agent, comms, int(job.do("stop")[0]))
+    assert nbt.counted_totals(series, ranks.expected()) == expected
+    assert not is_probed(job.pid)
+
+
+def test_an_agent_that_was_held_up_does_not_claim_all():
+    job, comms = plugged()
+    agent = agent_of()
+    wait_probed(job.pid)
+    job.do("hammer", 2, PAUSE_US)
+    wait_probed(job.pid, False)
+    os.kill(agent.pid, signal.SIGSTOP)
+    late, late_comms = plain()
+    late.do("call", "ncclAllReduce", 0, 100, 7, 50)
+    time.sleep(0.2)
+    os.kill(agent.pid, signal.SIGCONT)
+    wait_probed(late.pid)
+    late.do("call", "ncclAllReduce", 0, 100, 7, 10)
+    after = late.make("init", 7, 8, 3)
+    time.sleep(0.1)
+    late.do("call", "ncclAllReduce", 7, 100, 7, 30)
+    series = agent.until(lambda s: made(s, [after]) == 30, "what came later")
+    assert made(series, late_comms) == 10
+    for comm, identity in ((late_comms[0], "recovered"), (after, "observed")):
+        labels = {"comm": comm.hash, "rank": str(comm.rank), "identity": identity}
+        assert series.get("nccl_communicator_info", **labels), (comm, identity)
+    expect(agent, comms, int(job.do("stop")[0]))
+
+
+def test_who_captures_keeps_the_probes():
+    """The first capture of one that was handed over is not known, and said to be so; then all is."""
+    UNRESOLVED = "nccl_bpftrace_graph_launches_unresolved_total"
+    sim = nbt.Sim("comm a; loop 1200 { allreduce a 10 fp32; pause 10 }; "
+                  "capture g { allreduce a 10 fp32 x 3 }; replay g x 20; synchronize; print first; "
+                  "wait; capture h { broadcast a 10 fp32 root=0 x 4 }; replay h x 30; synchronize; "
+                  "allreduce a 10 fp32 x 5", gpu=True, plugin=PLUGIN)
+    agent = agent_of()
+    sim.go()
+    wait_probed(sim.pids[0])
+    nbt.wait_for(lambda: not any(is_probed(pid) for pid in sim.pids), "both handed over", 20)
+    assert sim.process.stdout.readline() == "first\n"
+    for pid in sim.pids:
+        wait_probed(pid, True, 2)
+    sim.go()
+    sim.wait_done()
+    expected = {("AllReduce", "launched"): 2 * 1205, ("AllReduce", "captured"): 2 * 3,
+                ("Broadcast", "captured"): 2 * 4, ("Broadcast", "replayed"): 2 * 4 * 30}
+
+    def counted(series):
+        comms = {e["comm"] for e in sim.expected()}
+        return {key: sum(series.sum(CALLS, comm=comm, operation=key[0], mode=key[1])
+                         for comm in comms) for key in expected}
+
+    try:
+        agent.until(lambda s: counted(s) == expected, "all")
+    except AssertionError:
+        print(counted(agent.series()), expected)
+        raise
+    series = agent.fresh(2)
+    assert counted(series) == expected, counted(series)
+    assert series.one(UNRESOLVED) == 2 * 20
+    time.sleep(3)
+    assert all(is_probed(pid) for pid in sim.pids)
