@@ -13,6 +13,7 @@
 #include "util.h"
 
 #define READ_BATCH 2048
+#define MAX_TAKEN  (1U << 20) /* at once: a job that fills the ring ever on must not hold us up */
 
 _Static_assert(NCCL_FN_PROBED <= NB_MAX_FUNCTIONS, "more probed functions than slots");
 _Static_assert(NCCL_N_DATATYPES <= NB_MAX_DATATYPES, "more datatypes than sizes");
@@ -193,7 +194,7 @@ static int on_ring_record(void *ctx, void *data, size_t size)
 		good = probe__take_call(probe, data, size);
 	probe->received += good;
 	probe->bad += !good;
-	return 0;
+	return ++probe->taken < MAX_TAKEN ? 0 : -EAGAIN;
 }
 
 static int probe__open_rest(struct probe *probe)
@@ -293,9 +294,11 @@ void probe__listen(struct probe *probe, const struct probe_listener *listener)
 
 int probe__consume(struct probe *probe)
 {
-	int n = ring_buffer__consume(probe->ring);
+	int n;
 
-	return n < 0 ? n : 0;
+	probe->taken = 0;
+	n = ring_buffer__consume(probe->ring);
+	return n < 0 && n != -EAGAIN ? n : 0;
 }
 
 uint64_t probe__bad_records(const struct probe *probe)

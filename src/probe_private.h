@@ -13,6 +13,7 @@ struct probe {
 	struct ring_buffer *ring;
 	struct probe_listener listener;
 	uint64_t received, bad;
+	unsigned int taken; /* in this round */
 	bool multi, checksum;
 	struct nb_key *keys; /* READ_BATCH of each, for batched look-ups */
 	struct nb_counter *values;

@@ -10,7 +10,7 @@ BENCH_PROGRAMS := $(BENCH)/bench_probe $(BENCH)/bench_consume $(BENCH)/bench_pic
 BENCH_NOP5 := $(if $(filter x86,$(ARCH)),$(BENCH)/nop5/libnccl.so.2)
 
 .PHONY: bench-build
-bench-build: all $(GRAPH_DRIVER) $(PLUGIN_TEST_FOREIGN) $(BENCH_PROGRAMS) $(BENCH_NOP5)
+bench-build: all $(BUILD)/tests/targets/caller $(GRAPH_DRIVER) $(PLUGIN_TEST_FOREIGN) $(BENCH_PROGRAMS) $(BENCH_NOP5)
 
 bench: bench-build
 	@tests/bench/bench.py

@@ -4,6 +4,7 @@
 
 usage: bench.py [WORD...]   only the parts whose name contains a word: probe plugin graph
                             consume timing textfile record attach agent exec callbacks foreign
+                            handover
 """
 import os
 import platform
@@ -16,6 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 import nbt  # noqa: E402
+from caller import Caller  # noqa: E402
+from hook import PLUGIN  # noqa: E402
+from probed import is_probed  # noqa: E402
 
 BENCH = nbt.BUILD / "bench"
 PLAIN = nbt.BUILD / "sim/2.28.9/libnccl.so.2"
@@ -308,6 +312,47 @@ def bench_foreign():
     row("  records lost meanwhile", lost, "", None, 0)
 
 
+def bench_handover():
+    """A call as the job sees it, in one process: probed, and after its plugin tells of it alone."""
+    calls, rounds = 5000, 9
+    job = Caller(prefix=["env", f"NCCL_PROFILER_PLUGIN={PLUGIN}", "NCCL_CONF_FILE=/dev/null"])
+    for v in (0, 1):
+        job.make("init", v, 8, 2 + v)
+
+    def many(n):
+        job.do("many", 1, n)
+        job.answer()
+
+    def call_ns():
+        def once():
+            time.sleep(0.02)  # for the plugin's thread
+            start = time.monotonic_ns()
+            many(calls)
+            return (time.monotonic_ns() - start) / calls
+        return statistics.median(once() for _ in range(rounds))
+
+    def untouched(wanted):
+        nbt.wait_for(lambda: is_probed(job.pid) != wanted, "probes as they should be", 60)
+
+    untouched(True)
+    bare = call_ns()
+    agent = nbt.Agent("--handover-after", 0)
+    untouched(False)
+    call_ns()
+    row("call, probed, plugin awake (beside: untraced)", call_ns(), "ns", bare)
+    agent.stop()
+    untouched(True)
+    agent = nbt.Agent("--handover-after", 2)
+    untouched(False)
+    deadline = time.monotonic() + 60
+    while is_probed(job.pid) and time.monotonic() < deadline:
+        many(100)
+        time.sleep(0.1)
+    if is_probed(job.pid):
+        return note("call, handed over", "another tracer stays")
+    row("call, handed over (beside: untraced)", call_ns(), "ns", bare)
+
+
 def machine():
     cpu = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M)
     virtual = subprocess.run(["systemd-detect-virt"], text=True, capture_output=True).stdout.strip() \
@@ -329,7 +374,7 @@ def main():
         sys.exit("bench: run as root")
     words = sys.argv[1:]
     for part in (bench_probe, bench_plugin, bench_graph, bench_consume, bench_timing, bench_textfile,
-                 bench_record, bench_attach, bench_agent, bench_exec, bench_callbacks, bench_foreign):
+                 bench_record, bench_attach, bench_agent, bench_exec, bench_callbacks, bench_foreign, bench_handover):
         if words and not any(word in part.__name__ for word in words):
             continue
         try:

@@ -3,6 +3,7 @@
 #include "../../src/comm.c"
 #include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
+#include "../../src/comm_plugin.c"
 #include "../../src/comm_query.c"
 #include "../../src/nccl_api.c"
 /* defines COMM, a word of the API table: after it */

@@ -203,7 +203,8 @@ static int bench__attach(struct bench *bench, const struct variant *v, int *fds)
 		.libraries_fd = v->probe ? probe__libraries_fd(v->probe) : bench->libraries_fd,
 		.multi = bench->multi,
 	};
-	int n = attach_image(&request, bench->site.path, &bench->site.image, fds);
+	bool split;
+	int n = attach_image(&request, bench->site.path, &bench->site.image, fds, &split);
 
 	if (n < 0)
 		die("attach", n);
