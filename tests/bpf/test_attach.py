@@ -323,7 +323,7 @@ def test_number_of_a_dead_process_used_again():
         info = series.get("nccl_communicator_info", pid=str(second.pid))
         return len(info) == 1 and calls(series, second.pid) == 7 and is_known(series, second.pid)
 
-    agent.until(only_the_second, "7 calls of the second", 20)
+    agent.until(only_the_second, "7 calls of the second", 45)
 
 
 def test_eight_processes_within_a_second():

@@ -47,6 +47,10 @@ static void *awake_comm(int version, int *mask, uint64_t hash, struct fake_strea
 		one_collective(version, context, stream, i, 0, launch_20us);
 		ms_sleep(10);
 	}
+	for (int n = -1; stream && n != count_finished(hash, NULL);) {
+		n = count_finished(hash, NULL); /* what was launched before is all done, too */
+		ms_sleep(50);
+	}
 	__atomic_store_n(&control->budget_ppm, 10000, __ATOMIC_RELAXED);
 	forget_records();
 	return context;
