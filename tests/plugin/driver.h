@@ -126,7 +126,7 @@ static int wait_mask(int *mask, int wanted)
 static bool wait_asleep(void)
 {
 	__atomic_store_n(semaphore, 0, __ATOMIC_RELAXED);
-	for (int i = 0; i < 5000 && __atomic_load_n(&control->awake, __ATOMIC_RELAXED); i++)
+	for (int i = 0; i < 20000 && __atomic_load_n(&control->awake, __ATOMIC_RELAXED); i++)
 		ms_sleep(2);
 	return !__atomic_load_n(&control->awake, __ATOMIC_RELAXED);
 }
@@ -172,7 +172,7 @@ static int wait_records(int kind, uint64_t hash, int wanted, struct nbp_record *
 {
 	int n = 0;
 
-	for (int i = 0; i < 5000 && (n = count_records(kind, hash, first)) < wanted; i++)
+	for (int i = 0; i < 20000 && (n = count_records(kind, hash, first)) < wanted; i++)
 		ms_sleep(2);
 	return n;
 }
@@ -222,7 +222,7 @@ static int wait_finished(uint64_t hash, int wanted, struct nbp_record *last)
 {
 	int n = 0;
 
-	for (int i = 0; i < 5000 && (n = count_finished(hash, last)) < wanted; i++)
+	for (int i = 0; i < 20000 && (n = count_finished(hash, last)) < wanted; i++)
 		ms_sleep(2);
 	return n;
 }
