@@ -10,9 +10,8 @@
 #include "util.h"
 #include "version.h"
 
-#define FLUSH_NS      NSEC_PER_SEC
-#define EXPIRE_TICKS  5 /* what has ended is forgotten so often */
-#define CLOCK_STEP_NS (10 * NSEC_PER_MSEC)
+#define FLUSH_NS     NSEC_PER_SEC
+#define EXPIRE_TICKS 5 /* what has ended is forgotten so often */
 
 struct record {
 	const struct options *options;
@@ -90,15 +89,9 @@ static void on_call(void *ctx, const struct nb_record *call)
 static bool record__read_clocks(struct record *r)
 {
 	struct timespec wall;
-	int64_t offset_ns;
 
 	r->origin.now_ns = now_ns();
-	clock_gettime(CLOCK_REALTIME, &wall);
-	offset_ns = (int64_t)(wall.tv_sec * NSEC_PER_SEC + wall.tv_nsec - r->origin.now_ns);
-	if (llabs(offset_ns - r->origin.wall_offset_ns) <= (int64_t)CLOCK_STEP_NS)
-		return false;
-	r->origin.wall_offset_ns = offset_ns;
-	return true;
+	return wall_offset__update(&r->origin.wall_offset_ns, &wall);
 }
 
 static uint64_t record__lost(struct record *r)

@@ -16,9 +16,6 @@
 #include "shown.h"
 #include "util.h"
 
-/* A difference of the two clocks that is taken for one, and not for the time it takes to read. */
-#define CLOCK_STEP_NS (10 * NSEC_PER_MSEC)
-
 /* Not the directory itself: whoever may read that could hold its lock against us. */
 #define LOCK_NAME ".nccl_bpftrace.lock"
 
@@ -280,19 +277,11 @@ static uint64_t resident_bytes(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/*
- * Both clocks are slewed alike: only a step of the wall clock, or a suspend, changes the
- * difference. Else it is kept, so that the time of a call long ago does not flicker.
- */
 static void collect_clock(struct textfile_source *src, struct textfile *tf)
 {
 	struct timespec wall;
-	int64_t offset_ns;
 
-	clock_gettime(CLOCK_REALTIME, &wall);
-	offset_ns = (int64_t)(wall.tv_sec * NSEC_PER_SEC + wall.tv_nsec - now_ns());
-	if (llabs(offset_ns - tf->wall_offset_ns) > (int64_t)CLOCK_STEP_NS)
-		tf->wall_offset_ns = offset_ns;
+	wall_offset__update(&tf->wall_offset_ns, &wall);
 	src->wall_offset_ns = tf->wall_offset_ns;
 	src->wall_ms = wall.tv_sec * 1000ULL + wall.tv_nsec / NSEC_PER_MSEC;
 }

@@ -4,6 +4,7 @@
 #define UTIL_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,26 @@ static inline uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+}
+
+/* A difference of the two clocks that is taken for one, and not for the time it takes to read. */
+#define CLOCK_STEP_NS (10 * NSEC_PER_MSEC)
+
+/*
+ * CLOCK_REALTIME - CLOCK_MONOTONIC. Both are slewed alike: only a step of the wall clock, or a
+ * suspend, changes the difference. Else it is kept, so that the time of a call long ago does not
+ * flicker. True when it has changed. ret_wall: the wall clock now.
+ */
+static inline bool wall_offset__update(int64_t *offset_ns, struct timespec *ret_wall)
+{
+	int64_t now;
+
+	clock_gettime(CLOCK_REALTIME, ret_wall);
+	now = (int64_t)(ret_wall->tv_sec * NSEC_PER_SEC + ret_wall->tv_nsec - now_ns());
+	if (llabs(now - *offset_ns) <= (int64_t)CLOCK_STEP_NS)
+		return false;
+	*offset_ns = now;
+	return true;
 }
 
 #endif
