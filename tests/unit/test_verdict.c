@@ -2,14 +2,8 @@
 #include "unit.h"
 
 #include "../../src/nccl_api.c"
-#include "../../src/verdict.c"
-#include "../../src/verdict_call.c"
-#include "../../src/verdict_gpu.c"
-#include "../../src/verdict_judge.c"
-#include "../../src/verdict_mismatch.c"
-#include "../../src/verdict_missing.c"
-#include "../../src/verdict_query.c"
-#include "../../src/verdict_text.c"
+
+#include "verdict_sources.h"
 
 #define MS   NSEC_PER_MSEC
 #define SEC  NSEC_PER_SEC
