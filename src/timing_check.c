@@ -4,7 +4,6 @@
 
 #include "util.h"
 
-#define SLACK_NS	NSEC_PER_MSEC	      /* between two readings of the host's clock */
 #define MAX_ERROR_NS	(10 * NSEC_PER_MSEC)  /* of comparing the clocks; coarser is not compared */
 #define MAX_DURATION_NS (3600 * NSEC_PER_SEC) /* where the launch is not known */
 
