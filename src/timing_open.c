@@ -108,10 +108,7 @@ void open__hand_out(struct timings *timings, struct tracked *tracked, struct ope
 static void work__is_done(struct work *work, const struct timing_launch *launch)
 {
 	work->done[launch->number % WINDOW_DONE] = launch->number;
-	if (launch->timing == NBP_TIMED && launch->number > work->last_done) {
-		work->last_done = launch->number;
-		work->last_done_stream = launch->stream;
-	}
+	flight__done(&work->flight, launch);
 }
 
 void work__hand_out(struct timings *timings, struct tracked *tracked, struct open *open)
@@ -181,6 +178,14 @@ struct open *work__find(const struct work *work, uint64_t number)
 	return NULL;
 }
 
+/* The oldest, but not one that is under way while there are others. */
+static struct open *work__dispensable(const struct work *work)
+{
+	struct open *first = work->opens;
+
+	return open__is_pending(first) && first->next ? first->next : first;
+}
+
 struct open *work__need(struct timings *timings, struct tracked *tracked,
 			const struct nbp_record *record, uint64_t number, uint64_t now_ns)
 {
@@ -191,7 +196,7 @@ struct open *work__need(struct timings *timings, struct tracked *tracked,
 		return open;
 	if (work->n_opens == TIMING_MAX_OPENS_PER_COMM) {
 		timings->lost[TIMING_LOST_NO_ROOM]++;
-		work__give_up(timings, tracked, work->opens);
+		work__give_up(timings, tracked, work__dispensable(work));
 	}
 	open = open__make(timings, tracked, record, number, now_ns);
 	if (!open)

@@ -76,6 +76,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	comm->announced_ns = comm->announced_hash = comm->announced_gpu = 0;
 	comm->closing_since_ns = 0;
 	comm->n_pending = 0;
+	comm->done_launch = 0;
 	comm->counted_launches = 0;
 	atomic_store(&comm->timed_ns, 0);
 	atomic_store(&comm->has_channels, false);

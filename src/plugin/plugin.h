@@ -7,7 +7,8 @@
  *	                 launch.c, timing.c  CUDA events around what is launched
  *	                 timer.c     NCCL's own GPU timer, on request
  *	own thread       thread.c    semaphore -> mask; knobs; the end
- *	                 serve.c     rings, finished launches -> records -> batch (hook.c)
+ *	                 serve.c     rings -> records -> batch (hook.c)
+ *	                 pending.c   timed launches, to their end
  *
  * NCCL's threads take no lock, allocate nothing and make no system call but what the CUDA driver
  * makes in recording an event, and the first gettid() of a thread. Memory that they may touch is
@@ -120,6 +121,8 @@ struct comm {
 	uint64_t closing_since_ns;
 	bool ended;
 	uint32_t n_pending;
+	uint64_t oldest_pending; /* pending.c's, for a moment */
+	uint64_t done_launch;	 /* the highest number that was seen to finish */
 	uint64_t counted_launches;
 };
 
@@ -178,6 +181,8 @@ struct timing_times {
 
 void timing__serve(uint64_t now); /* makes events, compares clocks, takes back what was lost */
 enum timing_result timing__poll(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
+/* Has its stream come to it? With TIMING_DONE: start_ns, clock_error_ns. */
+enum timing_result timing__look(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
 void cuda__end(void); /* no more calls of the driver, and none under way */
 bool timing__device(uint32_t gpu, int32_t *ret_device, uint8_t ret_uuid[16]);
 
