@@ -126,12 +126,14 @@ struct member {
 	bool is_blamed; /* that its end left others waiting was confirmed */
 	enum verdict_end how;
 	uint64_t left_ns;
-	uint64_t active_ns;		  /* it last called or moved; 0: never seen */
-	uint64_t excused_ns;		  /* it last waited in another communicator */
-	uint64_t told_ns;		  /* anything at all was last told of it */
-	uint64_t reached[NCCL_OP_MAX];	  /* VERDICT_NO_SEQUENCE: not known */
-	uint64_t reached_ns[NCCL_OP_MAX]; /* since when it stands there */
-	uint64_t called[NCCL_OP_MAX];	  /* number of the last call told of */
+	uint64_t active_ns;		   /* it last called or moved; 0: never seen */
+	uint64_t excused_ns;		   /* it last waited in another communicator */
+	uint64_t told_ns;		   /* anything at all was last told of it */
+	uint64_t reached[NCCL_OP_MAX];	   /* VERDICT_NO_SEQUENCE: not known */
+	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
+	uint64_t called[NCCL_OP_MAX];	   /* number of the last call told of */
+	uint64_t behind[N_COLLECTIVES];	   /* the number at which it was seen behind others, */
+	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */
 	bool is_gap;		     /* the next call's predecessor is not known */

@@ -8,7 +8,7 @@
 #define MIN_SLICES    10
 #define MAX_SLICES    32
 #define MIN_STREAK_NS (4500 * NSEC_PER_MSEC)
-#define LONG_NS	      (60 * NSEC_PER_SEC)
+#define LONG_NS	      (120 * NSEC_PER_SEC)
 
 /* The newest closed slices, `scale` of them taken together: so that each has a whole step. */
 struct window {
@@ -117,6 +117,39 @@ static bool window__is_significant(const struct window *w, uint32_t column, doub
 
 /* ---- the verdict ---- */
 
+/* The bursts, newest first; the one under way is not over. */
+static struct points late__points(const struct verdict_comm *comm, uint32_t column)
+{
+	const struct late *late = comm->late;
+	struct points p = {};
+	uint64_t n = late->n_bursts < LATE_BURSTS ? late->n_bursts : LATE_BURSTS - 1;
+
+	for (uint64_t k = 1; k <= n; k++) {
+		const uint64_t *row = late->arrivals +
+				      (late->n_bursts - k) % LATE_BURSTS * (size_t)late->n_columns;
+
+		if (!points__add(&p, comm, row, column, &late->culprits))
+			break;
+	}
+	return p;
+}
+
+/* A burst is soon over; whether lateness wanders over the slices counts as well. */
+static enum waited window__is_waited_for(const struct window *w, uint32_t column)
+{
+	struct points p = late__points(w->comm, column);
+	double series[MAX_SLICES];
+	bool by_wander;
+	enum waited waited = points__waited(&p, &by_wander);
+
+	if (waited != WAITED_YES || !by_wander)
+		return waited;
+	if (w->n < 16)
+		return WAITED_OPEN;
+	window__series(w, column, w->n, series);
+	return doubles__von_neumann(series, w->n) >= 1 ? WAITED_YES : WAITED_OPEN;
+}
+
 /* Since when: from there on it is late in four of five slices. */
 static uint64_t window__since(const struct window *w, uint32_t column)
 {
@@ -145,11 +178,12 @@ static bool window__is_straggler(const struct window *w, uint32_t column, double
 	}
 	if (n_late < MIN_SLICES * 8 / 10 || !window__is_significant(w, column, ret_waste))
 		return false;
-	switch (verdict_comm__is_waited_for(w->comm, column)) {
+	switch (window__is_waited_for(w, column)) {
 	case WAITED_YES:
 		return true;
 	case WAITED_OPEN:
-		return seen_ns >= LONG_NS && window__count(w, column, w->n, 100) * 20 >= w->n * 19;
+		return w->n == MAX_SLICES && seen_ns >= LONG_NS &&
+		       window__count(w, column, w->n, 100) * 20 >= w->n * 19;
 	default:
 		return false;
 	}
