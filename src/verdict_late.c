@@ -14,7 +14,7 @@
 
 static uint32_t late__cells(uint32_t n_columns)
 {
-	return sizeof(struct late) / 8 + n_columns * (LATE_BURSTS + LATE_SLICES / 2 + 1);
+	return sizeof(struct late) / 8 + n_columns * (LATE_HEADS + LATE_SLICES / 2 + 1);
 }
 
 void verdict_comm__free_late(struct verdict_comm *comm)
@@ -24,7 +24,7 @@ void verdict_comm__free_late(struct verdict_comm *comm)
 	if (!late)
 		return;
 	verdict_comm__discharge(comm, late__cells(late->n_columns));
-	free(late->arrivals);
+	free(late->heads);
 	free(late->burst_us);
 	free(late->waste_us);
 	free(late);
@@ -45,10 +45,10 @@ static struct late *verdict_comm__make_late(struct verdict_comm *comm)
 	}
 	late->n_columns = n;
 	comm->late = late;
-	late->arrivals = calloc((size_t)n * LATE_BURSTS, sizeof(*late->arrivals));
+	late->heads = calloc((size_t)n * LATE_HEADS, sizeof(*late->heads));
 	late->burst_us = calloc(n, sizeof(*late->burst_us));
 	late->waste_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->waste_us));
-	if (!late->arrivals || !late->burst_us || !late->waste_us)
+	if (!late->heads || !late->burst_us || !late->waste_us)
 		verdict_comm__free_late(comm);
 	return comm->late;
 }
@@ -75,15 +75,42 @@ static void late__close_burst(struct late *late)
 		waste[c] = sum > ~0U ? ~0U : sum;
 		late->burst_us[c] = 0;
 	}
-	late->n_bursts++;
 }
 
-/* The burst's first number: its arrivals are kept. */
-static void late__open_burst(struct late *late, const struct verdict_comm *comm,
-			     const struct track *track, const struct entry *entry)
+static void late__open_burst(struct late *late, const struct entry *entry)
 {
-	uint64_t *row = late->arrivals + late->n_bursts % LATE_BURSTS * (size_t)late->n_columns;
 	struct slice *slice = &late->slices[late->n_slices % LATE_SLICES];
+
+	late->start_ns = entry->first_ns;
+	late->end_ns = entry->last_ns;
+	if (!slice->start_ns)
+		slice->start_ns = entry->first_ns;
+	else if (since(entry->first_ns, slice->start_ns) >= SLICE_NS)
+		late__close_slice(late, entry->first_ns);
+}
+
+/*
+ * By the first arrivals alone, so that lateness has no part in what is a head. A pause of minutes
+ * must not make all others look short for long.
+ */
+static bool late__is_head(struct late *late, const struct entry *entry)
+{
+	double pause_ns = since(entry->first_ns, late->first_ns),
+	       largest_ns = late->pause_ns * 0.98;
+
+	if (entry->first_ns < late->first_ns)
+		return false;
+	if (late->pause_ns && pause_ns > 4 * largest_ns)
+		pause_ns = 4 * largest_ns;
+	late->pause_ns = pause_ns > largest_ns ? pause_ns : largest_ns;
+	late->first_ns = entry->first_ns;
+	return pause_ns >= 0.3 * late->pause_ns;
+}
+
+static void late__add_head(struct late *late, const struct verdict_comm *comm,
+			   const struct track *track, const struct entry *entry)
+{
+	uint64_t *row = late->heads + late->n_heads++ % LATE_HEADS * (size_t)late->n_columns;
 
 	memset(row, 0, late->n_columns * sizeof(*row));
 	for (uint32_t i = 0; i < comm->n_members; i++) {
@@ -92,12 +119,6 @@ static void late__open_burst(struct late *late, const struct verdict_comm *comm,
 		if (!comm->members[i].has_left)
 			row[column] = ARRIVAL_TIME(*track__arrival(track, entry, column));
 	}
-	late->start_ns = entry->first_ns;
-	late->end_ns = entry->last_ns;
-	if (!slice->start_ns)
-		slice->start_ns = entry->first_ns;
-	else if (since(entry->first_ns, slice->start_ns) >= SLICE_NS)
-		late__close_slice(late, entry->first_ns);
 }
 
 uint64_t select__nth(uint64_t *values, uint32_t n, uint32_t k)
@@ -184,8 +205,10 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, const struct track
 	if (late->end_ns && entry->first_ns > late->end_ns)
 		late__close_burst(late);
 	if (!late->end_ns || entry->first_ns > late->end_ns)
-		late__open_burst(late, comm, track, entry);
+		late__open_burst(late, entry);
 	late->end_ns = later(late->end_ns, entry->last_ns);
+	if (late__is_head(late, entry))
+		late__add_head(late, comm, track, entry);
 	if (entry->last_ns - entry->first_ns >= LATE_NS)
 		late__take(late, comm, track, entry);
 }

@@ -106,7 +106,7 @@ void verdict_comm__free_late(struct verdict_comm *comm);
 bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
 
 /* verdict_waited.c */
-#define MAX_POINTS 64
+#define MAX_POINTS LATE_HEADS
 /* Numbers, newest first: how late a rank came, and when the others came in the mean. */
 struct points {
 	double lateness[MAX_POINTS], others[MAX_POINTS];

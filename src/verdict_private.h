@@ -40,7 +40,7 @@
 #define MAX_PAIRS	4096	  /* of sender and receiver, in one communicator */
 #define RING_ENTRIES	128	  /* numbers of one operation that are remembered */
 #define LOG_CALLS	32	  /* of a rank */
-#define LATE_BURSTS	64
+#define LATE_HEADS	128
 #define LATE_SLICES	128
 #define TIMED_ENTRIES	32
 #define SLOW_CLASSES	16 /* operation and size */
@@ -199,7 +199,8 @@ struct disagreement {
 
 /*
  * Who keeps whom waiting. Numbers whose arrivals overlap in time are one burst: within it, lateness
- * is counted once. Slices add up bursts: half a second, or one burst when they are rarer.
+ * is counted once. Slices add up bursts: half a second, or one burst when they are rarer. Heads are
+ * the numbers that come after a pause, and all where pauses are alike.
  */
 struct slice {
 	uint64_t start_ns, end_ns;
@@ -208,8 +209,10 @@ struct slice {
 struct late {
 	uint32_t n_columns;
 	uint64_t start_ns, end_ns; /* of the burst under way; 0: none */
-	uint64_t n_bursts, n_slices, n_evaluated;
-	uint64_t *arrivals; /* [LATE_BURSTS][n_columns] at a burst's first number */
+	uint64_t n_heads, n_slices, n_evaluated;
+	uint64_t first_ns;  /* first arrival at the last number */
+	double pause_ns;    /* the largest between two first arrivals of late */
+	uint64_t *heads;    /* [LATE_HEADS][n_columns] arrivals at numbers after such pauses */
 	uint32_t *burst_us; /* [n_columns] lateness in the burst under way */
 	uint32_t *waste_us; /* [LATE_SLICES][n_columns] */
 	struct slice slices[LATE_SLICES];

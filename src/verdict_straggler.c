@@ -117,16 +117,15 @@ static bool window__is_significant(const struct window *w, uint32_t column, doub
 
 /* ---- the verdict ---- */
 
-/* The bursts, newest first; the one under way is not over. */
+/* The heads, newest first. */
 static struct points late__points(const struct verdict_comm *comm, uint32_t column)
 {
 	const struct late *late = comm->late;
 	struct points p = {};
-	uint64_t n = late->n_bursts < LATE_BURSTS ? late->n_bursts : LATE_BURSTS - 1;
 
-	for (uint64_t k = 1; k <= n; k++) {
-		const uint64_t *row = late->arrivals +
-				      (late->n_bursts - k) % LATE_BURSTS * (size_t)late->n_columns;
+	for (uint64_t k = 1; k <= late->n_heads && k <= LATE_HEADS; k++) {
+		const uint64_t *row =
+			late->heads + (late->n_heads - k) % LATE_HEADS * (size_t)late->n_columns;
 
 		if (!points__add(&p, comm, row, column, &late->culprits))
 			break;
@@ -134,7 +133,7 @@ static struct points late__points(const struct verdict_comm *comm, uint32_t colu
 	return p;
 }
 
-/* A burst is soon over; whether lateness wanders over the slices counts as well. */
+/* The heads may be of a short time: whether lateness wanders over the slices counts as well. */
 static enum waited window__is_waited_for(const struct window *w, uint32_t column)
 {
 	struct points p = late__points(w->comm, column);

@@ -14,6 +14,7 @@
 #include "verdict_private.h"
 
 #define MIN_POINTS 10
+#define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
 #define MAX_LAG	   16
 
 /* Mean and variance of a few values. */
@@ -137,7 +138,7 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, dd = 0, slope, error;
 	uint32_t n = points__intervals(p, lag, intervals);
 
-	if (n < MIN_POINTS || n < 2 * lag + 4)
+	if (n < MIN_STEPS * lag)
 		return WAITED_OPEN;
 	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
 	doubles__clamp(intervals, n);
@@ -155,7 +156,7 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
 	if (slope + 2 * error <= 0.75)
 		return WAITED_NO;
-	return slope - 2 * error >= 0.6 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
+	return slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
 }
 
 /* Of the place in the step at which the rank is latest. */
@@ -178,11 +179,11 @@ static enum waited points__wander(const struct points *p, uint32_t lag)
 		n_values = n;
 		memcpy(values, phase_values, n * sizeof(*values));
 	}
-	if (n_values < MIN_POINTS)
+	if (n_values < MIN_STEPS)
 		return WAITED_OPEN;
 	doubles__clamp(values, n_values);
 	ratio = doubles__von_neumann(values, n_values);
-	if (ratio < 0.6 && n_values >= 16)
+	if (ratio < 0.6)
 		return WAITED_NO;
 	return ratio >= 1.2 ? WAITED_YES : WAITED_OPEN;
 }
