@@ -95,15 +95,24 @@ bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 			       struct finding *ret);
 bool verdict_comm__is_flying(const struct verdict_comm *comm, uint64_t now_ns);
 
-/* verdict_late.c; all came to it */
-void verdict_comm__gather_lateness(struct verdict_comm *comm, const struct track *track,
-				   const struct entry *entry);
+/* verdict_late.c: all came to a number, on their hosts or GPUs. */
+struct meeting {
+	uint64_t first_ns, last_ns;
+	uint64_t times_ns[MAX_MEMBERS]; /* by index; 0: has left */
+	uint32_t weight;		/* numbers that it stands for */
+	bool is_waited;			/* the first may have waited for the last */
+};
+void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
+				   const struct meeting *meeting);
 /* The k-th least (0: the least) of n values, whose order changes. */
 uint64_t select__nth(uint64_t *values, uint32_t n, uint32_t k);
-void verdict_comm__free_late(struct verdict_comm *comm);
+void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
 /* verdict_straggler.c */
-bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
+bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sight, uint64_t now_ns,
+				  struct finding *ret);
+/* It was told of all the time lately. */
+bool late__is_recent(const struct late *late, uint64_t now_ns); /* NULL: false */
 
 /* verdict_waited.c */
 #define MAX_POINTS LATE_HEADS
@@ -128,9 +137,6 @@ bool doubles__beyond_chance(const double *values, uint32_t n, double *ret_mean);
 
 /* verdict_timed.c */
 void verdict_comm__free_timed(struct verdict_comm *comm);
-/* ret_known: GPUs tell, so that host calls need not. */
-bool verdict_comm__find_late_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
-				    struct finding *ret, bool *ret_known);
 bool verdict_comm__find_slow(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
 
 /* verdict_chain.c */

@@ -206,6 +206,8 @@ struct slice {
 	uint64_t start_ns, end_ns;
 };
 
+enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
+
 struct late {
 	uint32_t n_columns;
 	uint64_t start_ns, end_ns; /* of the burst under way; 0: none */
@@ -248,23 +250,12 @@ struct timed_rank {
 	uint64_t start_ns, duration_ns; /* 0: not known; did not come */
 };
 
-struct gpu_sample {
-	uint64_t time_ns, interval_ns; /* between two numbers of that operation */
-	uint64_t sequence;
-	enum nccl_operation operation;
-	uint64_t lateness_ns; /* of the last; 0: none that others waited for */
-	uint32_t column;
-};
-#define GPU_SAMPLES 64
-
 struct timed {
 	uint32_t n_columns;
 	struct timed_entry entries[TIMED_ENTRIES];
 	struct timed_rank *ranks; /* [TIMED_ENTRIES][n_columns] */
 	struct transfer transfers[SLOW_CLASSES];
-	struct gpu_sample samples[GPU_SAMPLES];
-	uint64_t n_samples;
-	uint64_t last_sequence[NCCL_OP_MAX], last_start_ns[NCCL_OP_MAX];
+	uint64_t last_sequence[NCCL_OP_MAX];
 };
 
 /* What one rank has sent to another, and what that has received from it: calls. */
@@ -304,7 +295,7 @@ struct verdict_comm {
 	uint64_t first_sequence;	     /* 0: not known */
 	struct habit pauses, flights, runs, sends;
 	struct disagreement mismatch;
-	struct late *late;
+	struct late *late[LATE_SIGHTS];
 	struct timed *timed;
 	struct pair *pairs;
 	bool pairs_blind; /* there were too many */

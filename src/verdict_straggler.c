@@ -17,9 +17,9 @@ struct window {
 	uint32_t scale, n;
 };
 
-static struct window window__of(const struct verdict_comm *comm, uint32_t scale)
+static struct window window__of(const struct verdict_comm *comm, const struct late *late,
+				uint32_t scale)
 {
-	const struct late *late = comm->late;
 	uint64_t n = late->n_slices < LATE_SLICES ? late->n_slices : LATE_SLICES - 1;
 
 	n /= scale;
@@ -118,16 +118,16 @@ static bool window__is_significant(const struct window *w, uint32_t column, doub
 /* ---- the verdict ---- */
 
 /* The heads, newest first. */
-static struct points late__points(const struct verdict_comm *comm, uint32_t column)
+static struct points window__points(const struct window *w, uint32_t column)
 {
-	const struct late *late = comm->late;
+	const struct late *late = w->late;
 	struct points p = {};
 
 	for (uint64_t k = 1; k <= late->n_heads && k <= LATE_HEADS; k++) {
 		const uint64_t *row =
 			late->heads + (late->n_heads - k) % LATE_HEADS * (size_t)late->n_columns;
 
-		if (!points__add(&p, comm, row, column, &late->culprits))
+		if (!points__add(&p, w->comm, row, column, &late->culprits))
 			break;
 	}
 	return p;
@@ -136,7 +136,7 @@ static struct points late__points(const struct verdict_comm *comm, uint32_t colu
 /* The heads may be of a short time: whether lateness wanders over the slices counts as well. */
 static enum waited window__is_waited_for(const struct window *w, uint32_t column)
 {
-	struct points p = late__points(w->comm, column);
+	struct points p = window__points(w, column);
 	double series[MAX_SLICES];
 	bool by_wander;
 	enum waited waited = points__waited(&p, &by_wander);
@@ -188,14 +188,13 @@ static bool window__is_straggler(const struct window *w, uint32_t column, double
 	}
 }
 
-static void verdict_comm__look_for_stragglers(struct verdict_comm *comm)
+static void late__evaluate(struct late *late, const struct verdict_comm *comm)
 {
-	struct late *late = comm->late;
 	struct rank_set culprits = {};
 	uint64_t since_ns = ~0ULL;
 
 	for (uint32_t scale = 1; scale <= LATE_SLICES / MIN_SLICES; scale *= 2) {
-		struct window w = window__of(comm, scale);
+		struct window w = window__of(comm, late, scale);
 
 		if (w.n < MIN_SLICES)
 			break;
@@ -220,23 +219,34 @@ static void verdict_comm__look_for_stragglers(struct verdict_comm *comm)
 	late->culprits = culprits;
 }
 
-bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret)
+static const struct slice *late__last_slice(const struct late *late)
 {
-	struct late *late = comm->late;
+	return &late->slices[(late->n_slices - 1) % LATE_SLICES];
+}
+
+bool late__is_recent(const struct late *late, uint64_t now_ns)
+{
 	const struct slice *last;
 
-	if (!late || !late->n_slices || comm->n_living < 2)
+	if (!late || late->n_slices < MIN_SLICES)
+		return false;
+	last = late__last_slice(late);
+	return since(now_ns, last->end_ns) <= 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS;
+}
+
+bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sight, uint64_t now_ns,
+				  struct finding *ret)
+{
+	struct late *late = comm->late[sight];
+
+	if (comm->n_living < 2 || !late__is_recent(late, now_ns))
 		return false;
 	if (late->n_evaluated != late->n_slices)
-		verdict_comm__look_for_stragglers(comm);
+		late__evaluate(late, comm);
 	late->n_evaluated = late->n_slices;
-	last = &late->slices[(late->n_slices - 1) % LATE_SLICES];
-	if (!rank_set__count(&late->culprits) ||
-	    since(now_ns, last->end_ns) > 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS)
-		return false;
 	*ret = (struct finding){
 		.state = VERDICT_STRAGGLER,
-		.cause = VERDICT_LATE,
+		.cause = sight == LATE_ON_GPU ? VERDICT_LATE_ON_GPU : VERDICT_LATE,
 		.since_ns = late->since_ns,
 		.operation = NCCL_OP_MAX,
 		.sequence = VERDICT_NO_SEQUENCE,
@@ -251,7 +261,7 @@ bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, st
 			continue;
 		}
 		rank_set__add(&ret->culprits, i);
-		if (ret->operation == NCCL_OP_MAX) {
+		if (ret->operation == NCCL_OP_MAX && sight == LATE_ON_HOST) {
 			ret->operation = m->late_operation;
 			ret->sequence = m->late_sequence;
 		}
