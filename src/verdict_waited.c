@@ -8,14 +8,13 @@
  * von Neumann's ratio near 2, lateness that wanders near 0.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "verdict_private.h"
 
 #define MIN_POINTS 10
 #define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
-#define MAX_LAG	   16
+#define MAX_LAG	   24
 
 /* Mean and variance of a few values. */
 struct moments {
@@ -61,20 +60,39 @@ double doubles__von_neumann(const double *values, uint32_t n)
 	return m.variance > 0 ? sum / m.variance : 2;
 }
 
-static int double__compare(const void *a, const void *b)
+double doubles__nth(double *values, uint32_t n, uint32_t k)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	int low = 0, high = n - 1, place = k;
 
-	return (x > y) - (x < y);
+	while (low < high) {
+		double pivot = values[place], value;
+		int i = low, j = high;
+
+		do {
+			while (values[i] < pivot)
+				i++;
+			while (pivot < values[j])
+				j--;
+			if (i > j)
+				break;
+			value = values[i];
+			values[i++] = values[j];
+			values[j--] = value;
+		} while (i <= j);
+		if (j < place)
+			low = i;
+		if (place < i)
+			high = j;
+	}
+	return values[place];
 }
 
 static double doubles__median(const double *values, uint32_t n)
 {
-	double sorted[MAX_POINTS];
+	double copy[MAX_POINTS];
 
-	memcpy(sorted, values, n * sizeof(*values));
-	qsort(sorted, n, sizeof(*sorted), double__compare);
-	return sorted[n / 2];
+	memcpy(copy, values, n * sizeof(*values));
+	return doubles__nth(copy, n, n / 2);
 }
 
 /* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
@@ -98,25 +116,33 @@ static uint32_t points__intervals(const struct points *p, uint32_t lag, double *
 }
 
 /* How many points make a step: the lag at which intervals vary least. */
-static uint32_t points__lag(const struct points *p)
+static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 {
 	double intervals[MAX_POINTS], best = 0;
 	uint32_t best_lag = 1;
 
+	*ret_step_ns = 0;
 	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
 		uint32_t n = points__intervals(p, lag, intervals);
 		struct moments m;
-		double spread;
 
 		doubles__clamp(intervals, n);
 		m = moments__of(intervals, n);
-		spread = m.mean > 0 ? m.variance / (m.mean * m.mean) : 1;
-		if (lag == 1 || spread < best * 0.5) {
-			best = spread;
-			best_lag = lag;
-		}
+		if (lag > 1 && m.variance >= best * 0.7)
+			continue;
+		best = m.variance;
+		best_lag = lag;
+		*ret_step_ns = m.mean;
 	}
 	return best_lag;
+}
+
+double points__step_ns(const struct points *p)
+{
+	double step_ns;
+
+	points__lag(p, &step_ns);
+	return step_ns;
 }
 
 /* Points at one place in the step are compared with one another: each has its mean taken off. */
@@ -190,13 +216,14 @@ static enum waited points__wander(const struct points *p, uint32_t lag)
 
 enum waited points__waited(const struct points *p, bool *ret_by_wander)
 {
+	double step_ns;
 	uint32_t lag;
 	enum waited waited;
 
 	*ret_by_wander = false;
 	if (p->n < MIN_POINTS)
 		return WAITED_OPEN;
-	lag = points__lag(p);
+	lag = points__lag(p, &step_ns);
 	waited = points__slope(p, lag);
 	if (waited != WAITED_OPEN)
 		return waited;

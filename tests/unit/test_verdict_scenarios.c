@@ -374,7 +374,7 @@ static bool scenario_sees_straggler(const struct scenario *s)
 static void scenario_expect_straggler(struct scenario *s)
 {
 	struct job *job = &s->job;
-	uint64_t ns, needed = 24 * job->period_ns;
+	uint64_t ns, needed = 24 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
 	s->expects = call && scenario_sees_straggler(s);
@@ -513,7 +513,9 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 				 !s->watched.tells_gpu || !s->watched.knows_starts);
 	case FAULT_STRAGGLER:
 	case FAULT_GPU_STRAGGLER:
-		return v->state == VERDICT_STRAGGLER && is_own && verdict_names_only(v, m);
+		/* a host that falls behind by many steps is waited for, too */
+		return (v->state == VERDICT_STRAGGLER || v->state == VERDICT_WAITING) && is_own &&
+		       verdict_names_only(v, m);
 	default:
 		return false;
 	}
