@@ -280,7 +280,9 @@ static void scenario_run_job(struct scenario *s)
 	uint64_t step = 0;
 
 	for (int rank = 0; rank < job->n; rank++)
-		job->host_ns[rank] = JOB_START + (uint64_t)uniform(1e6, 2e8);
+		job->host_ns[rank] =
+			JOB_START +
+			(job->host == HOST_FREE ? 200 * MS : (uint64_t)uniform(1e6, 2e8));
 	for (; (!job->n_steps || step < job->n_steps) && job->n_calls < 120000; step++) {
 		uint64_t first_ns = JOB_NEVER;
 
