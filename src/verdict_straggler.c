@@ -250,7 +250,7 @@ static void late__suspect(struct late *late, const struct verdict_comm *comm)
 			n_late[c] += window__waste_ns(&w, k, c) >= limit_ns;
 	}
 	for (uint32_t c = 0; c < comm->n_columns; c++) {
-		if (n_late[c] * 10 >= n * 4)
+		if (n_late[c] * 10 >= n * 2)
 			rank_set__add(&late->suspects, c);
 	}
 }

@@ -162,7 +162,7 @@ static void scenario_job(struct scenario *s)
 		job->tensor = chance(0.5) ? 2 : job->n / 2;
 	job->depth = 2 + among(40);
 	job->computes_on_gpu = job->host != HOST_FREE && chance(0.4);
-	if (job->fault == FAULT_STRAGGLER && !job->tensor)
+	if (job->fault == FAULT_STRAGGLER)
 		job->computes_on_gpu = false;
 	scenario_positions(s);
 	scenario_period(s, 60);
@@ -250,7 +250,7 @@ static void scenario_sight(struct scenario *s)
 	if (job->fault == FAULT_GPU || job->fault == FAULT_LINK)
 		w->tells_gpu = chance(0.8);
 	if (job->fault == FAULT_GPU_STRAGGLER)
-		w->timed_every = chance(0.8) ? 1 + among(3) : 0;
+		w->timed_every = chance(0.8) ? 1 : among(4);
 	/* GPUs that have nothing to do wait for whichever host lags at the moment */
 	if (job->host == HOST_FREE || (job->host == HOST_AHEAD && !job->computes_on_gpu))
 		w->timed_every = 0;
@@ -368,7 +368,7 @@ static bool scenario_sees_straggler(const struct scenario *s)
 	const struct job *job = &s->job;
 	const struct watched *w = &s->watched;
 
-	if (w->timed_every)
+	if (w->timed_every == 1)
 		return true;
 	return job->fault == FAULT_STRAGGLER && job->host != HOST_AHEAD && !job->computes_on_gpu;
 }
@@ -379,8 +379,6 @@ static void scenario_expect_straggler(struct scenario *s)
 	uint64_t ns, needed = 24 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
-	if (s->watched.timed_every > 1)
-		needed *= s->watched.timed_every;
 	s->expects = call && scenario_sees_straggler(s);
 	if (!s->expects)
 		return;
