@@ -135,7 +135,7 @@ static bool verdict_comm__is_refuted(const struct verdict_comm *comm,
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		if (rank_set__has(culprits, i) &&
-		    rank_set__has(&late->suspects, comm->members[i].column))
+		    rank_set__has(&late->unpunctual, comm->members[i].column))
 			return false;
 	}
 	return true;
@@ -298,6 +298,7 @@ void verdicts__settle(struct verdicts *verdicts, uint64_t now_ns)
 	for (comm = verdicts->first; comm; comm = comm->next)
 		verdict_comm__judge(comm, now_ns);
 	verdicts__chain(verdicts);
+	verdicts__acquit(verdicts);
 	for (comm = verdicts->first; comm; comm = comm->next) {
 		verdict_comm__show_lateness(comm);
 		verdict_comm__confirm(comm, now_ns);
