@@ -4,6 +4,7 @@
 #define NCCL_BPFTRACE_TESTS_TEXTFILE_FILE_H
 
 #include "../../src/comm.c"
+#include "../../src/comm_learn.c"
 #include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
 #include "../../src/comm_plugin.c"
