@@ -154,6 +154,8 @@ static int run__open_textfile(struct run *run)
 	if (err)
 		return err;
 	err = textfile__listen(run->textfile, run->tracer);
+	if (!err)
+		textfile__watch(run->textfile, run->watch);
 	err = err ?: inspector_files__new(&run->inspector, run->dir, run->options->cluster);
 	err = err ?: inspector_files__listen(run->inspector, run->tracer);
 	if (err)

@@ -165,6 +165,7 @@ struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t
 	comm->node = -1;
 	comm->bus_id = -1;
 	comm->async_result = -1;
+	comm->shown_state = -1;
 	comm->identity = key->rank >= 0 ? COMM_RECOVERED : COMM_UNKNOWN;
 	for (int i = 0; i < NCCL_OP_MAX; i++)
 		comm->operations[i].sequence = NB_NO_SEQUENCE;

@@ -79,6 +79,7 @@ struct comm {
 	uint64_t read_sequences[NCCL_N_SEQUENCES];
 	int32_t async_result; /* ncclResult_t; -1: not known */
 	uint64_t lost_told;   /* the watch's note: calls whose loss was told of */
+	int8_t shown_state;   /* the textfile's note: enum verdict_state in it; -1: none */
 	char name[64];	      /* "" : none */
 	char label[32];	      /* value of the label `comm` */
 	struct comm_operation operations[NCCL_OP_MAX];

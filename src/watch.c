@@ -241,13 +241,13 @@ struct verdicts *watch__verdicts(struct watch *w)
 	return w->verdicts;
 }
 
-uint64_t watch__errors(const struct watch *w, const struct verdict_member *member, int error)
+const uint64_t *watch__errors(const struct watch *w, const struct verdict_member *member)
 {
 	const struct watch_key key = {member->hash, member->tgid, member->rank};
 	const struct watch_member *m;
 
 	HASH_FIND(hh, w->members, &key, sizeof(key), m);
-	return m ? m->errors[error] : 0;
+	return m ? m->errors : NULL;
 }
 
 const char *watch_error__name(int error)

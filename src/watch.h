@@ -30,10 +30,12 @@ struct verdicts *watch__verdicts(struct watch *watch);
  */
 #define WATCH_ABORTED  NCCL_N_RESULTS
 #define WATCH_N_ERRORS (NCCL_N_RESULTS + 1)
-uint64_t watch__errors(const struct watch *watch, const struct verdict_member *member, int error);
+/* WATCH_N_ERRORS of them, valid until the next settle; NULL: no such rank is watched. */
+const uint64_t *watch__errors(const struct watch *watch, const struct verdict_member *member);
 const char *watch_error__name(int error);
 
-/* Ranks that found no place: nobody judges them. */
+/* Ranks and calls that found no place, a reason among those of lost records: nobody judges them. */
+#define WATCH_NO_ROOM "judge_no_room"
 uint64_t watch__refused(const struct watch *watch);
 
 #endif
