@@ -81,11 +81,28 @@ static enum flow run_rate(struct line_state *line, const struct instruction *i)
 	return sleep_until(line->rank, *tick);
 }
 
-static enum flow run_print(const struct instruction *i)
+int64_t line_span_ns(struct line_state *line, const struct instruction *i)
+{
+	uint64_t number = ((uint64_t)line->rank->number << 48) + line->drawn;
+
+	if (!i->more_ns)
+		return i->ns;
+	line->drawn++;
+	return i->ns + (int64_t)(model_chance(line->rank->job->options->model.seed, number) *
+				 (double)i->more_ns);
+}
+
+/* One write: lines of different ranks stay whole. */
+static enum flow run_print(const struct rank *rank, const struct instruction *i)
 {
 	char text[1024];
-	int n = snprintf(text, sizeof(text), "%s\n", i->text);
+	int n;
 
+	if (i->kind == DO_STAMP)
+		n = snprintf(text, sizeof(text), "stamp rank=%d ns=%lld %s\n", rank->number,
+			     (long long)now_ns(), i->text);
+	else
+		n = snprintf(text, sizeof(text), "%s\n", i->text);
 	if (n >= (int)sizeof(text))
 		n = sizeof(text) - 1;
 	return write(STDOUT_FILENO, text, (size_t)n) < 0 ? FLOW_FAILED : FLOW_ON;
@@ -147,6 +164,7 @@ struct thread {
 	pthread_t id;
 	struct rank *rank;
 	const struct instruction *body;
+	uint64_t number;
 	enum flow flow;
 };
 
@@ -156,6 +174,7 @@ static void *thread_main(void *arg)
 	struct thread *thread = arg;
 
 	thread->flow = FLOW_FAILED;
+	line.drawn = thread->number << 40;
 	if (thread->rank->context)
 		thread->rank->cuda.cuCtxSetCurrent(thread->rank->context);
 	if (line_open(&line, thread->rank))
@@ -175,6 +194,7 @@ static enum flow run_threads(struct line_state *line, const struct instruction *
 	for (n = 0; n < i->times; n++) {
 		threads[n].rank = line->rank;
 		threads[n].body = i->body;
+		threads[n].number = n + 1;
 		if (pthread_create(&threads[n].id, NULL, thread_main, &threads[n])) {
 			flow = rank_fail(line->rank, i, "cannot start a thread");
 			break;
@@ -243,7 +263,7 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_THREADS:
 		return run_threads(line, i);
 	case DO_PAUSE:
-		return sleep_until(rank, now_ns() + i->ns);
+		return sleep_until(rank, now_ns() + line_span_ns(line, i));
 	case DO_RATE:
 		return run_rate(line, i);
 	case DO_BARRIER:
@@ -256,7 +276,10 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_EXIT:
 		return FLOW_EXIT;
 	case DO_PRINT:
-		return run_print(i);
+	case DO_STAMP:
+		return run_print(rank, i);
+	case DO_ERROR:
+		return call_error(line, i);
 	case DO_WAIT:
 		return job_wait(rank->shared, &rank->shared->lines, rank->waits) ?
 			       FLOW_ON : FLOW_EXIT;
