@@ -51,7 +51,7 @@ static const char help[] =
 "  gpu hang|slow=FACTOR|link=FACTOR|ok (the rank's own GPU from its next kernel on)\n"
 "Also:\n"
 "  pause MS [MAX] (by chance between the two)   rate HZ   barrier   wait (for a line on stdin)\n"
-"  print TEXT   stamp TEXT (with rank and CLOCK_MONOTONIC)\n"
+"  print TEXT   stamp TEXT (with rank and CLOCK_MONOTONIC)   load FILE (dlopen)\n"
 "  error NAME RESULT (an asynchronous error: ncclRemoteError, ncclSystemError,\n"
 "      ncclInternalError, ncclUnhandledCudaError; ncclSuccess ends it)\n"
 "  stop (SIGSTOP)   kill (SIGKILL)   exit\n"

@@ -258,6 +258,7 @@ static const struct {
 	{ "kill", DO_KILL, true, false, take_nothing },
 	{ "exit", DO_EXIT, true, false, take_nothing },
 	{ "wait", DO_WAIT, true, false, take_nothing },
+	{ "load", DO_LOAD, false, false, take_text },
 	{ "error", DO_ERROR, false, false, take_error },
 	{ "env", DO_ENV, false, false, take_text },
 	{ "synchronize", DO_SYNCHRONIZE, false, true, parse_stream },

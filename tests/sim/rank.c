@@ -2,6 +2,7 @@
 /* One rank: a process that executes the script. */
 #include "rank.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -143,6 +144,12 @@ static enum flow run_env(const struct rank *rank, const struct instruction *i)
 	return setenv(text, value, 1) ? rank_fail(rank, i, "cannot set it") : FLOW_ON;
 }
 
+/* A mapping that tracers are told of; it stays for the rest of the process's life. */
+static enum flow run_load(const struct rank *rank, const struct instruction *i)
+{
+	return dlopen(i->text, RTLD_NOW) ? FLOW_ON : rank_fail(rank, i, "%s", dlerror());
+}
+
 static enum flow run_loop(struct line_state *line, const struct instruction *i)
 {
 	enum flow flow = FLOW_ON;
@@ -278,6 +285,8 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_PRINT:
 	case DO_STAMP:
 		return run_print(rank, i);
+	case DO_LOAD:
+		return run_load(rank, i);
 	case DO_ERROR:
 		return call_error(line, i);
 	case DO_WAIT:
