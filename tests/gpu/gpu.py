@@ -14,6 +14,7 @@ from pathlib import Path
 import nbt
 
 HERE = Path(__file__).resolve().parent
+table = nbt.table
 
 
 def need_gpus(count):
@@ -92,17 +93,6 @@ class TorchJob:
                                       nranks=match[4], bus=match[5],
                                       hash=f"{int(match[6], 16):016x}" if match[6] else ""))
         return found
-
-
-def table(head, rows):
-    """Prints a markdown table: the figures of a closing note."""
-    rows = [list(map(str, row)) for row in [head, *rows]]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    for number, row in enumerate(rows):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
-        if number == 0:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    sys.stdout.flush()
 
 
 def interval(values):

@@ -272,3 +272,14 @@ def descriptors(pid):
             yield path.read_text()
         except OSError:
             pass
+
+
+def table(head, rows):
+    """Prints a markdown table: the figures of a closing note."""
+    rows = [list(map(str, row)) for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    for number, row in enumerate(rows):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
+        if number == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    print(end="", flush=True)
