@@ -59,9 +59,8 @@ class Said:
 class Watcher:
     """An agent, and what it has said of each communicator so far."""
 
-    def __init__(self, *args, interval=1, scope=True, agent=None):
-        self.agent = agent or (servers.agent if scope else nbt.Agent)(*args, interval=interval)
-        self.attached = time.monotonic()
+    def __init__(self, *args, interval=1, agent_class=servers.agent):
+        self.agent = agent_class(*args, interval=interval)
         self.said = {}
         self.read_to, self.rest = 0, ""
 
@@ -130,7 +129,7 @@ class Truth:
     """What is wrong with a job, and how that is said. No states: nothing is wrong with it."""
     kind: str
     states: tuple = ()  # each says it; the last of them is the one that must be reached
-    culprits: frozenset = frozenset()
+    culprits: frozenset = frozenset()  # None: whichever, where two ranks alone disagree
     operation: str = None
     cause: str = None  # of the last state
     values: tuple = ()  # words that the last state's sentence must hold
@@ -153,7 +152,7 @@ class Finding:
 def is_right(said, truth, sequence):
     """Of an accusing line: is it what is wrong?"""
     is_last = said.state == truth.states[-1] if truth.states else False
-    return (said.state in truth.states and said.culprits == truth.culprits and
+    return (said.state in truth.states and truth.culprits in (None, said.culprits) and
             (not truth.operation or said.operation == truth.operation) and
             (not sequence or said.sequence == sequence) and
             (not is_last or not truth.cause or said.cause == truth.cause) and
