@@ -2,7 +2,6 @@
 """The public cases about verdicts in simulated jobs: state, culprit, operation, number, and how long
 after the fault the culprit is named. The table that each test prints goes into a closing note."""
 import os
-import shutil
 import signal
 import time
 
@@ -150,26 +149,9 @@ def test_sixty_four_ranks():
     check(cases, watcher, 80)
 
 
-def late_cgroup():
-    """A cgroup below this test run's: the agent sees who is in it."""
-    name = f"{servers.own_cgroup()}/late"
-    path = servers.cgroup_root() / name.lstrip("/")
-    path.mkdir()
-
-    def leave():
-        home = path.parent / "cgroup.procs"
-        for pid in (path / "cgroup.procs").read_text().split():
-            home.write_text(pid)
-        path.rmdir()
-
-    nbt.defer(leave)
-    return name, path / "cgroup.procs"
-
-
 def test_attached_to_one_rank_after_the_other():
     """V5: to rank 0 at step 50, to rank 1 at step 80: no false mismatch, and a true one after that."""
-    library = nbt.tempdir() / "later.so"
-    shutil.copy(nbt.BUILD / "sim/libnccl-profiler-log.so", library)
+    library = nbt.copy_library(nbt.tempdir() / "later.so")
     step = f"loop {{}} {{{{ rate 20; {CALL} }}}};"
     truth = Truth("mismatch", ("mismatch",), None, "AllReduce", "disagree",
                   ("1000", "2000"), **limits(5, 5))
@@ -177,7 +159,7 @@ def test_attached_to_one_rank_after_the_other():
               f"@0 stamp eighty; wait; @1 load {library}\n" + step.format(200) +
               f"@1 stamp fault 281; @0 {CALL}; @1 allreduce w 2000 fp32;" + forever())
     case = start("V5 late by 30 steps", script, truth, 2)
-    name, procs = late_cgroup()
+    name, procs = servers.child_cgroup("late")
     case.job.go()
     nbt.wait_for(lambda: case.job.find("fifty"), "step 50", 30)
     procs.write_text(str(case.job.pids[0]))

@@ -46,7 +46,7 @@ class TorchJob:
     """torchrun of torch_job.py or another of its kind, stopped at `ready` when the constructor returns."""
 
     def __init__(self, ranks, steps, mode, environment=(), seconds=180,
-                 program="torch_job.py"):
+                 program="torch_job.py", ready=True):
         self.directory = nbt.tempdir()
         self.ranks = ranks
         env = dict(os.environ, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT",
@@ -58,7 +58,8 @@ class TorchJob:
              f"--nproc-per-node={ranks}", HERE / "launch.py", self.directory, str(steps), mode],
             stdout=self.log, stderr=self.log, env=env, stdin=subprocess.DEVNULL)
         nbt.defer(nbt.end, self.process)
-        self.wait("ready", seconds)
+        if ready:
+            self.wait("ready", seconds)
 
     def wait(self, name, seconds=180):
         def there():

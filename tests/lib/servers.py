@@ -44,6 +44,20 @@ def own_cgroup():
     return f"/{name}"
 
 
+def child_cgroup(name):
+    """(name, file to write process numbers to) of a cgroup below that, empty, until the test ends."""
+    path = cgroup_root() / own_cgroup().lstrip("/") / name
+    path.mkdir()
+
+    def leave():
+        for pid in (path / "cgroup.procs").read_text().split():
+            (path.parent / "cgroup.procs").write_text(pid)
+        path.rmdir()
+
+    nbt.defer(leave)
+    return f"{own_cgroup()}/{name}", path / "cgroup.procs"
+
+
 def agent(*args, **kwargs):
     """An agent that sees the jobs of this test run only."""
     return nbt.Agent("--cgroup", own_cgroup(), *args, **kwargs)
