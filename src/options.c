@@ -150,6 +150,7 @@ int options__parse(struct options *options, int argc, char **argv)
 		.ring_bytes = PROBE_DEFAULT_RING_BYTES,
 		.gpu_budget_ppm = NBP_DEFAULT_BUDGET_PPM,
 		.handover_after_s = 10,
+		.stuck_after_s = 60,
 	};
 	if (argc > 1 && argv[1][0] != '-' && (err = parse_command(options, argv[at++])))
 		return err;

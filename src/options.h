@@ -36,6 +36,7 @@ struct options {
 	uint64_t max_series, ring_bytes;
 	uint64_t gpu_budget_ppm;   /* of wall time */
 	uint64_t handover_after_s; /* 0: never */
+	uint64_t stuck_after_s;
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
 	bool kernel_timer, foreign_plugins, no_ui, fuse, json, chain, verbose, checksum, help,

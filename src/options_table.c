@@ -219,6 +219,8 @@ const struct option_row option_rows[] = {
 	{"handover-after", 0, "SEC", BIT(RUN) | BIT(RECORD),
 	 "a process whose plugin told of all its collectives so long loses the probes on them; 0: never (10)",
 	 parse_number, 0, 86400, FIELD(handover_after_s)},
+	{"stuck-after", 0, "SEC", BIT(RUN), "a communicator that waits so long is stuck (60)",
+	 parse_number, 1, 86400, FIELD(stuck_after_s)},
 	{"kernel-timer", 0, NULL, TRACING,
 	 "also NCCL's own timer on the GPU, for graph replays: costs small operations up to twice",
 	 parse_flag, .offset = FIELD(kernel_timer)},

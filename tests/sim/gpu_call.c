@@ -72,7 +72,7 @@ enum flow call_compute(struct line_state *line, const struct instruction *i)
 	if (lacks_gpu(rank, i, &flow))
 		return flow;
 	return checked(rank, i, rank->cuda.cuda_sim_compute(rank->stream[i->stream],
-							    (uint64_t)i->ns));
+							    (uint64_t)line_span_ns(line, i)));
 }
 
 static void set_word(uint32_t *word, uint32_t value)

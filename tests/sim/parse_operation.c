@@ -72,7 +72,7 @@ int parse_stream(struct parser *p, struct instruction *i)
 
 int parse_compute(struct parser *p, struct instruction *i)
 {
-	return parse_duration(p, i) ? -EINVAL : parse_stream(p, i);
+	return parse_span(p, i) ? -EINVAL : parse_stream(p, i);
 }
 
 static bool take_factor(const char *text, uint32_t *ret_permille)

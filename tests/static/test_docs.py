@@ -108,7 +108,7 @@ def test_defaults():
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 9, f"{n} defaults found in --help"
+    assert n == 10, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -164,6 +164,7 @@ def test_loss_reasons():
         len(re.findall(r"\tNB_LOST_(?!MAX)\w+,", source("include/nccl_bpftrace_record.h")))
     names = re.search(r"foreign_loss__name\(.*?\n}", source("src/foreign.c"), re.S)[0]
     real += re.findall(r'\] = "(\w+)"', names)
+    real += re.findall(r'#define WATCH_NO_ROOM "(\w+)"', source("src/watch.h"))
     same([quoted(row[0])[0] for row in table("reason")], real, "README")
     part = re.search(r"^\.Sh DIAGNOSTICS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")
