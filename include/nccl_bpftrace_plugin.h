@@ -218,7 +218,7 @@ struct nbp_launch {
 	__u8 function; /* of its first operation; NBP_UNKNOWN_U8: not known */
 	__u8 pad[3];
 	__u64 sequence; /* of that operation, as there */
-	__u64 done;	/* the last timed launch before it that was seen to finish; 0: none was */
+	__u64 done;	/* launches up to this number are done; 0: none is known to be */
 	__u8 pad2[16];
 };
 

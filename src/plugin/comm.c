@@ -77,6 +77,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	comm->closing_since_ns = 0;
 	comm->n_pending = 0;
 	comm->done_launch = 0;
+	memset(&comm->run, 0, sizeof(comm->run));
 	comm->counted_launches = 0;
 	atomic_store(&comm->timed_ns, 0);
 	atomic_store(&comm->has_channels, false);

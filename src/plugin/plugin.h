@@ -122,7 +122,10 @@ struct comm {
 	bool ended;
 	uint32_t n_pending;
 	uint64_t oldest_pending; /* pending.c's, for a moment */
-	uint64_t done_launch;	 /* the highest number that was seen to finish */
+	uint64_t done_launch;	 /* launches up to this number are done */
+	struct {
+		uint64_t stream, first, last;
+	} run; /* the last launches, of which all numbers came, on one stream */
 	uint64_t counted_launches;
 };
 

@@ -75,8 +75,8 @@ static uint64_t comm__read(struct comm *comm)
 		serve.busy = true;
 		if (note.generation != (uint16_t)comm->live_generation)
 			continue; /* written while its slot went to another */
-		if (note.kind == NBP_KIND_LAUNCH && note.function == NBP_TIMED)
-			pending__add(comm, &note, serve.round);
+		if (note.kind == NBP_KIND_LAUNCH)
+			pending__launch(comm, &note, serve.round);
 		if (note.kind == NBP_KIND_OPERATION)
 			pending__operation(comm, &note);
 		note__told(comm, &note);
