@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The whole judge; nccl_api.c is the includer's. */
+#ifndef VERDICT_SOURCES_H
+#define VERDICT_SOURCES_H
+
+#include "../../src/verdict.c"
+#include "../../src/verdict_call.c"
+#include "../../src/verdict_gpu.c"
+#include "../../src/verdict_judge.c"
+#include "../../src/verdict_mismatch.c"
+#include "../../src/verdict_missing.c"
+#include "../../src/verdict_query.c"
+#include "../../src/verdict_text.c"
+
+#endif
