@@ -48,6 +48,7 @@ struct line_state {
 __attribute__((format(printf, 3, 4)))
 enum flow rank_fail(const struct rank *rank, const struct instruction *i, const char *format, ...);
 bool rank_stopped(const struct rank *rank);
+int64_t rank_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* call.c */
 enum flow call_comm(struct line_state *line, const struct instruction *i);
