@@ -80,6 +80,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	memset(&comm->run, 0, sizeof(comm->run));
 	comm->counted_launches = 0;
 	atomic_store(&comm->timed_ns, 0);
+	atomic_store(&comm->launched_ns, 0);
 	atomic_store(&comm->has_channels, false);
 	return comm;
 }

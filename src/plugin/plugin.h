@@ -103,9 +103,10 @@ struct comm {
 	bool chained;
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;
-	_Atomic uint32_t gpu;	   /* index + 1 of the last context launched in, see timing.h */
-	_Atomic uint64_t timed_ns; /* when a launch was last timed */
-	atomic_bool has_channels;  /* NCCL's GPU timer has told of one: it is connected */
+	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
+	/* when a launch was last timed, and made */
+	_Atomic uint64_t timed_ns, launched_ns;
+	atomic_bool has_channels; /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
 
