@@ -238,10 +238,14 @@ struct nbp_timer {
 	__u8 pad[39];
 };
 
+/*
+ * Sent when something was lost, and once more a second later: who missed the first hears of it, and
+ * who did not has heard of that total.
+ */
 struct nbp_loss_record {
 	__u32 reason; /* enum nbp_loss */
 	__u32 detail; /* NBP_LOSS_TIMER_REFUSED: enum nbp_timer_state */
-	__u64 count;  /* since the last record of that reason and communicator */
+	__u64 count;  /* since a second or so ago, of that communicator */
 	__u64 total;
 	__u8 pad2[64];
 };

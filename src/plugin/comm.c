@@ -68,10 +68,9 @@ struct comm *comm__create(const struct abi_version *abi)
 	memset(&comm->told, 0, sizeof(comm->told));
 	counts__reset(&comm->counts, &comm->unseen);
 	atomic_store(&comm->gpu, 0);
-	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+	for (int i = 0; i < NBP_LOSS_MAX; i++)
 		atomic_store(&comm->lost[i], 0);
-		comm->reported[i] = 0;
-	}
+	memset(&comm->told_losses, 0, sizeof(comm->told_losses));
 	comm->ended = false;
 	comm->announced_ns = comm->announced_hash = comm->announced_gpu = 0;
 	comm->closing_since_ns = 0;

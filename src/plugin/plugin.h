@@ -118,7 +118,9 @@ struct comm {
 	uint64_t announced_ns; /* 0: not since the tracer came */
 	uint64_t announced_hash;
 	uint32_t announced_gpu;
-	uint64_t reported[NBP_LOSS_MAX];
+	struct told_losses {
+		uint64_t before[NBP_LOSS_MAX], sum;
+	} told_losses;
 	uint64_t closing_since_ns;
 	bool ended;
 	uint32_t n_pending;
