@@ -270,6 +270,7 @@ static void tracked__finished(struct timings *timings, struct tracked *tracked,
 		open__tell(open, record);
 	open->launch.timing = NBP_TIMED;
 	open__time(timings, open, &record->launch, now_ns);
+	flight__done(&work->flight, &open->launch);
 	work__hand_out(timings, tracked, open);
 }
 

@@ -70,7 +70,7 @@ struct open {
 
 /* A launch that is known to have been made. */
 struct made {
-	uint64_t number, launch_ns, stream;
+	uint64_t number, launch_ns;
 	uint64_t first, sequence; /* of its first operation; first 0: none is described */
 	enum nccl_operation operation;
 	bool captured;
@@ -80,7 +80,7 @@ struct made {
 struct flight {
 	uint64_t last_timed, last_done; /* launch numbers */
 	uint64_t last_done_stream;
-	struct made made[WINDOW_MADE], kept; /* kept: one under way that lost its place there */
+	struct made made[WINDOW_MADE];
 	struct {
 		struct made launch; /* number 0: none */
 		uint64_t told_ns, gpu_start_ns;

@@ -546,12 +546,37 @@ TEST(a_launch_left_open_costs_no_events)
 	to_sleep();
 }
 
+/* The highest totals that were told, and how often they were: the smaller of the numbers. */
+static uint64_t told_losses(uint64_t hash, int *ret_times)
+{
+	uint64_t total[NBP_LOSS_MAX] = {0}, sum = 0;
+	int times[NBP_LOSS_MAX] = {0};
+
+	for (int i = count_records(NBP_KIND_LOSS, hash, NULL) - 1; i >= 0; i--) {
+		struct nbp_record r = nth_record(NBP_KIND_LOSS, hash, i);
+
+		if (r.loss.total > total[r.loss.reason])
+			times[r.loss.reason] = 0;
+		if (r.loss.total >= total[r.loss.reason]) {
+			total[r.loss.reason] = r.loss.total;
+			times[r.loss.reason]++;
+		}
+	}
+	*ret_times = 1000;
+	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+		sum += total[i];
+		if (total[i] && times[i] < *ret_times)
+			*ret_times = times[i];
+	}
+	return sum;
+}
+
 TEST(what_finds_no_place_is_counted)
 {
+	int times = 0;
 	int mask;
 	void *context = awake_comm(6, &mask, 0x5200, NULL);
-	uint64_t full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION), received = 0,
-		 told = 0;
+	uint64_t full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION), received = 0;
 	struct nbp_record counts = {0};
 	const int n = 300000;
 
@@ -564,9 +589,15 @@ TEST(what_finds_no_place_is_counted)
 	}
 	CHECK(wait_counts(0x5200, NBP_ALLREDUCE, n, &counts));
 	CHECK_INT(received + full, n);
-	for (int i = count_records(NBP_KIND_LOSS, 0x5200, NULL) - 1; i >= 0; i--)
-		told += nth_record(NBP_KIND_LOSS, 0x5200, i).loss.count;
-	CHECK_INT(told, full);
+	CHECK_INT(told_losses(0x5200, &times), full);
+	for (int i = 0; i < 1000 && times < 2; i++) { /* the record itself may be lost */
+		ms_sleep(5);
+		CHECK_INT(told_losses(0x5200, &times), full);
+	}
+	CHECK(times >= 2);
+	times = count_records(NBP_KIND_LOSS, 0x5200, NULL);
+	ms_sleep(2500);
+	CHECK(count_records(NBP_KIND_LOSS, 0x5200, NULL) - times <= 1);
 	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].calls, n);
 	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].bytes, 4 * n);
 	CHECK_INT(counts.counts.unseen, full);
