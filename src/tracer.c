@@ -327,11 +327,6 @@ struct timings *tracer__timings(struct tracer *tracer)
 	return tracer->timings;
 }
 
-uint64_t tracer__refreshed_ns(const struct tracer *tracer)
-{
-	return tracer->refreshed_ns;
-}
-
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)
 {
 	return comm->bus_id < 0 ? NULL : gpu_table__by_bus_id(tracer->gpus, comm->bus_id);

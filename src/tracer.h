@@ -48,8 +48,6 @@ int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx);
 
 /* Takes in ring and counters: the picture is as of now. */
 int tracer__refresh(struct tracer *tracer);
-/* When the last refresh began, CLOCK_MONOTONIC: what was before is in the picture. */
-uint64_t tracer__refreshed_ns(const struct tracer *tracer);
 
 /* Drops what had ended at the last refresh: a publication in between has shown it once more. */
 void tracer__expire(struct tracer *tracer);
