@@ -189,11 +189,20 @@ void watch__take_gpu(struct watch *w, const struct watch_member *m, uint64_t now
 	const struct timing_comm *comm =
 		timings__find(tracer__timings(w->tracer), m->key.tgid, m->key.hash, m->key.rank);
 	struct verdict_gpu gpu = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE};
+	struct timing_oldest oldest;
 
 	/* of others nothing is known to be under way */
 	if (!comm || comm->ended_ns || !comm->n_timed)
 		return;
-	gpu.n_in_flight = timing_comm__in_flight(comm, &gpu.launch_ns);
+	if (timing_comm__oldest(comm, &oldest)) {
+		gpu.n_in_flight = oldest.n_in_flight;
+		gpu.operation = oldest.operation;
+		if (oldest.sequence != NBP_NO_NUMBER)
+			gpu.sequence = oldest.sequence + 1;
+		gpu.launch_ns = oldest.launch_ns;
+		gpu.started = oldest.started;
+		gpu.start_known = oldest.start_known;
+	}
 	verdicts__gpu(w->verdicts, &m->name, &gpu, now_ns);
 }
 
