@@ -11,7 +11,7 @@ uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct h
 				 uint64_t least_ns, uint64_t now_ns)
 {
 	/* while little is known, once is a habit */
-	uint64_t usual = 2 * habit__nth(habit, comm->n_compared < 10 ? 1 : 3, now_ns);
+	uint64_t usual = habit ? 2 * habit__nth(habit, comm->n_compared < 10 ? 1 : 3, now_ns) : 0;
 
 	return later(usual, least_ns);
 }
@@ -185,6 +185,7 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 					struct finding *f)
 {
 	struct numbers n = verdict_comm__numbers(comm);
+	const struct track *track; /* NULL: only numbers are known, and no call was seen */
 	uint64_t threshold_ns;
 
 	*f = (struct finding){.cause = VERDICT_MISSING_CALL, .since_ns = ~0ULL};
@@ -196,7 +197,8 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 	}
 	if (f->since_ns == ~0ULL)
 		return false;
-	threshold_ns = verdict_comm__threshold(comm, &comm->tracks[f->operation]->lateness,
+	track = comm->tracks[f->operation];
+	threshold_ns = verdict_comm__threshold(comm, track ? &track->lateness : NULL,
 					       MIN_THRESHOLD_NS, now_ns);
 	if (since(now_ns, f->since_ns) < threshold_ns)
 		return false;
