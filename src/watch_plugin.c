@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD_NS                                                                                    \
+#define HELD_NS                                                                                    \
 	(500 * NSEC_PER_MSEC) /* one that does not come to its launch is told all the same */
 #define OLD_NS	   (10 * NSEC_PER_SEC) /* no record tells of what was before that */
 #define FIRST_ROOM 16
@@ -74,7 +74,7 @@ static void member__forget_held(struct watch_member *m, uint32_t i)
 void watch__release_held(struct watch *w, uint64_t now_ns)
 {
 	for (struct watch_member *m = w->members; m; m = m->hh.next) {
-		while (m->n_held && m->held[0].time_ns + HOLD_NS < now_ns) {
+		while (m->n_held && m->held[0].time_ns + HELD_NS < now_ns) {
 			watch__tell_next(w, m, &m->held[0]);
 			member__forget_held(m, 0);
 		}
