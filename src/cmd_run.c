@@ -9,6 +9,7 @@
 #include "screen.h"
 #include "textfile.h"
 #include "util.h"
+#include "verdict_log.h"
 #include "watch.h"
 
 #define SCREEN_NS NSEC_PER_SEC
@@ -26,6 +27,7 @@ struct run {
 	struct textfile_count omitted[INSPECTOR_OMITTED_MAX]; /* of those */
 	struct screen *screen;				      /* one of the two */
 	struct logline *logline;
+	struct verdict_log *verdict_log; /* beside the line */
 	struct loop_source *interval, *redraw, *end;
 	int last_write_err;
 	uint64_t last_line_ns;
@@ -74,6 +76,8 @@ static void run__settle(struct run *run)
 {
 	run->settled_ns = now_ns();
 	watch__settle(run->watch, run->settled_ns);
+	if (run->verdict_log)
+		verdict_log__write(run->verdict_log, watch__verdicts(run->watch), run->settled_ns);
 }
 
 /* The tracer's tick: it does not run where nothing is traced. */
@@ -170,7 +174,7 @@ static int run__open_sinks(struct run *run)
 {
 	if (isatty(STDOUT_FILENO) && !run->options->no_ui)
 		return screen__new(&run->screen, stdout, run->dir);
-	return logline__new(&run->logline, stdout);
+	return logline__new(&run->logline, stdout) ?: verdict_log__new(&run->verdict_log, stdout);
 }
 
 static int run__add_timers(struct run *run)
@@ -227,6 +231,7 @@ static void run__close(struct run *run)
 {
 	screen__free(run->screen);
 	logline__free(run->logline);
+	verdict_log__free(run->verdict_log);
 	watch__free(run->watch);
 	tracer__free(run->tracer);
 	inspector_files__free(run->inspector);

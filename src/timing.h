@@ -140,6 +140,23 @@ const struct timing_comm *timings__find(const struct timings *timings, uint32_t 
  */
 uint32_t timing_comm__in_flight(const struct timing_comm *comm, uint64_t *ret_start_ns);
 
+/* The oldest of these. */
+struct timing_oldest {
+	uint32_t n_in_flight;	       /* with it */
+	enum nccl_operation operation; /* its first; NCCL_OP_MAX: not known */
+	uint64_t sequence;	       /* NCCL's own, from 0; NBP_NO_NUMBER: none, or not known */
+	uint64_t launch_ns;	       /* host CLOCK_MONOTONIC */
+	uint64_t gpu_start_ns;	       /* host CLOCK_MONOTONIC; 0: not known */
+	/*
+	 * Started: what its stream had before it is done. Not started: something else is not. Where
+	 * launches before it were not timed, it is not known whether it is one of them.
+	 */
+	bool started, start_known;
+};
+
+/* False: nothing is known to be in flight. */
+bool timing_comm__oldest(const struct timing_comm *comm, struct timing_oldest *ret);
+
 uint64_t timings__invalid(const struct timings *timings, enum timing_invalid reason);
 const char *timing_invalid__name(enum timing_invalid reason);
 

@@ -51,7 +51,7 @@ bool job_wait(struct job_shared *shared, uint32_t *word, uint32_t value)
 	return true;
 }
 
-static int64_t now_ns(void)
+int64_t rank_now_ns(void)
 {
 	struct timespec now;
 
@@ -63,7 +63,7 @@ static enum flow sleep_until(const struct rank *rank, int64_t end_ns)
 {
 	int64_t left;
 
-	while ((left = end_ns - now_ns()) > 0) {
+	while ((left = end_ns - rank_now_ns()) > 0) {
 		if (rank_stopped(rank))
 			return FLOW_EXIT;
 		sim_futex_wait(&rank->shared->nccl.stop, 0, left);
@@ -74,7 +74,7 @@ static enum flow sleep_until(const struct rank *rank, int64_t end_ns)
 /* A tick that was missed by more than a second is not made up for. */
 static enum flow run_rate(struct line_state *line, const struct instruction *i)
 {
-	int64_t *tick = &line->tick_ns[i->index], now = now_ns();
+	int64_t *tick = &line->tick_ns[i->index], now = rank_now_ns();
 
 	if (now - *tick > NS_PER_S)
 		*tick = now;
@@ -101,7 +101,7 @@ static enum flow run_print(const struct rank *rank, const struct instruction *i)
 
 	if (i->kind == DO_STAMP)
 		n = snprintf(text, sizeof(text), "stamp rank=%d ns=%lld %s\n", rank->number,
-			     (long long)now_ns(), i->text);
+			     (long long)rank_now_ns(), i->text);
 	else
 		n = snprintf(text, sizeof(text), "%s\n", i->text);
 	if (n >= (int)sizeof(text))
@@ -270,7 +270,7 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_THREADS:
 		return run_threads(line, i);
 	case DO_PAUSE:
-		return sleep_until(rank, now_ns() + line_span_ns(line, i));
+		return sleep_until(rank, rank_now_ns() + line_span_ns(line, i));
 	case DO_RATE:
 		return run_rate(line, i);
 	case DO_BARRIER:

@@ -51,6 +51,7 @@ enum flow rank_fail(const struct rank *rank, const struct instruction *i, const 
 bool rank_stopped(const struct rank *rank);
 /* ns, and by chance up to more_ns on top; the same in each run of one --seed. */
 int64_t line_span_ns(struct line_state *line, const struct instruction *i);
+int64_t rank_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* call.c */
 enum flow call_comm(struct line_state *line, const struct instruction *i);

@@ -52,6 +52,8 @@ struct rank_set {
 	uint64_t bits[SIM_MAX_RANKS / 64];
 };
 
+#define COMPUTE_FOREVER (-1)
+
 struct instruction {
 	enum instruction_kind kind;
 	int line;
@@ -64,7 +66,7 @@ struct instruction {
 	int datatype, redop, root;
 	int peer; /* -1: the next or the previous rank */
 	uint64_t times; /* of an operation, loop or threads; divisor of the colour */
-	int64_t ns; /* pause, compute, or the period of a rate */
+	int64_t ns; /* pause, compute (COMPUTE_FOREVER: until gpu ok), or the period of a rate */
 	int64_t more_ns; /* pause, compute: so much longer at most, by chance */
 	int result; /* error: an ncclResult_t */
 	int stream, graph;
