@@ -185,6 +185,7 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 					struct finding *f)
 {
 	struct numbers n = verdict_comm__numbers(comm);
+	const struct track *track;
 	uint64_t threshold_ns;
 
 	*f = (struct finding){.cause = VERDICT_MISSING_CALL, .since_ns = ~0ULL};
@@ -196,8 +197,11 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 	}
 	if (f->since_ns == ~0ULL)
 		return false;
-	threshold_ns = verdict_comm__threshold(comm, &comm->tracks[f->operation]->lateness,
-					       MIN_THRESHOLD_NS, now_ns);
+	track = comm->tracks[f->operation]; /* NULL: what is known of it, memory alone tells */
+	threshold_ns = MIN_THRESHOLD_NS;
+	if (track)
+		threshold_ns =
+			verdict_comm__threshold(comm, &track->lateness, threshold_ns, now_ns);
 	if (since(now_ns, f->since_ns) < threshold_ns)
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
