@@ -87,8 +87,12 @@ bool diagnosis_comm__tells_of(const struct diagnosis_comm *c, const struct diagn
 uint64_t diagnosis_comm__lasted_ns(const struct diagnosis *d, const struct diagnosis_comm *c);
 /* The watch began amidst it: it has lasted longer than is known. */
 bool diagnosis_comm__began_before(const struct diagnosis *d, const struct diagnosis_comm *c);
-/* The first of those that are told of and whose process lives; NULL: there is none. */
-const struct diagnosis_rank *diagnosis_comm__next(const struct diagnosis_comm *c);
+/*
+ * The one to look at next: the first of those that are told of and whose process lives, and where
+ * that one itself waits in another communicator, the one there; NULL: there is none.
+ */
+const struct diagnosis_rank *diagnosis_comm__next(const struct diagnosis *d,
+						  const struct diagnosis_comm *c);
 
 /* cmd_diagnose_look.c: which thread of a process called last, and what its threads do. */
 struct callers;
@@ -99,12 +103,15 @@ void callers__call(void *ctx, const struct nb_record *record); /* a tracer_call_
 int diagnosis__look(struct diagnosis *d, const struct callers *callers);
 
 /* cmd_diagnose_rank.c: the lines below a communicator's. */
-#define DIAGNOSIS_INDENT 10
+#define DIAGNOSIS_INDENT  10
+#define DIAGNOSIS_COLUMNS 80
 void diagnosis__print_line(FILE *out, const char *text);
 void diagnosis__add_operation(struct wrapped *line, enum nccl_operation operation,
 			      uint64_t sequence);
-void diagnosis_rank__print(const struct diagnosis *d, const struct diagnosis_rank *r, FILE *out);
-void diagnosis_comm__print_next(const struct diagnosis_comm *c, FILE *out);
+void diagnosis_rank__print(const struct diagnosis *d, const struct diagnosis_comm *c,
+			   const struct diagnosis_rank *r, FILE *out);
+void diagnosis_comm__print_next(const struct diagnosis *d, const struct diagnosis_comm *c,
+				FILE *out);
 
 /* cmd_diagnose_text.c, cmd_diagnose_json.c; nowhere: "on this node", where no process is found */
 void diagnosis__print(const struct diagnosis *d, FILE *out, const char *nowhere);

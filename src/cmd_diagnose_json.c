@@ -131,7 +131,7 @@ static json_t *json_of_ranks(const struct diagnosis *d, const struct diagnosis_c
 /* What contract.md names, then what is more. */
 static json_t *json_of_comm(const struct diagnosis *d, const struct diagnosis_comm *c)
 {
-	const struct diagnosis_rank *next = diagnosis_comm__next(c);
+	const struct diagnosis_rank *next = diagnosis_comm__next(d, c);
 	const struct verdict *v = &c->verdict;
 	json_t *object = json_pack(
 		"{s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "comm", c->label,

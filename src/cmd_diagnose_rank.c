@@ -9,11 +9,9 @@
 #include "screen_text.h"
 #include "util.h"
 
-#define COLUMNS 80
-
 void diagnosis__print_line(FILE *out, const char *text)
 {
-	wrapped__print(out, text, DIAGNOSIS_INDENT, COLUMNS);
+	wrapped__print(out, text, DIAGNOSIS_INDENT, DIAGNOSIS_COLUMNS);
 }
 
 void diagnosis__add_operation(struct wrapped *line, enum nccl_operation operation,
@@ -80,7 +78,8 @@ static void add_calls(const struct diagnosis *d, struct wrapped *line,
 					       : ", not started");
 }
 
-void diagnosis_rank__print(const struct diagnosis *d, const struct diagnosis_rank *r, FILE *out)
+void diagnosis_rank__print(const struct diagnosis *d, const struct diagnosis_comm *c,
+			   const struct diagnosis_rank *r, FILE *out)
 {
 	struct wrapped line = {};
 	char command[64];
@@ -96,7 +95,8 @@ void diagnosis_rank__print(const struct diagnosis *d, const struct diagnosis_ran
 		wrapped__add(&line, ", its process has ended");
 	else if (r->look)
 		add_look(&line, r->look);
-	add_calls(d, &line, r);
+	if (!c->verdict.n_evidence) /* that tells of calls */
+		add_calls(d, &line, r);
 	diagnosis__print_line(out, line.text);
 }
 
@@ -145,9 +145,10 @@ static void add_advice_on_cause(struct wrapped *line, const struct diagnosis_com
 	}
 }
 
-void diagnosis_comm__print_next(const struct diagnosis_comm *c, FILE *out)
+void diagnosis_comm__print_next(const struct diagnosis *d, const struct diagnosis_comm *c,
+				FILE *out)
 {
-	const struct diagnosis_rank *r = diagnosis_comm__next(c);
+	const struct diagnosis_rank *r = diagnosis_comm__next(d, c);
 	struct wrapped line = {};
 
 	wrapped__add(&line, "next: ");

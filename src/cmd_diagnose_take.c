@@ -34,12 +34,40 @@ bool diagnosis_comm__began_before(const struct diagnosis *d, const struct diagno
 	return c->verdict.since_ns && c->verdict.since_ns <= d->settled_ns;
 }
 
-const struct diagnosis_rank *diagnosis_comm__next(const struct diagnosis_comm *c)
+static const struct diagnosis_rank *first_told_of(const struct diagnosis_comm *c)
 {
 	for (uint32_t i = 0; i < c->n_local; i++)
 		if (diagnosis_comm__tells_of(c, &c->ranks[i]) && !c->ranks[i].ended)
 			return &c->ranks[i];
 	return NULL;
+}
+
+/* Where a process waits for a rank that is named there; NULL: it does not. */
+static const struct diagnosis_comm *waits_in(const struct diagnosis *d, uint32_t tgid)
+{
+	for (size_t i = 0; i < d->n_comms; i++) {
+		const struct diagnosis_comm *c = &d->comms[i];
+
+		for (uint32_t r = 0; c->verdict.culprits.n && r < c->n_local; r++)
+			if (c->ranks[r].tgid == tgid && c->ranks[r].is_waiting && first_told_of(c))
+				return c;
+	}
+	return NULL;
+}
+
+/* Those that wait for one another in a circle are all to be looked at: the first will do. */
+const struct diagnosis_rank *diagnosis_comm__next(const struct diagnosis *d,
+						  const struct diagnosis_comm *c)
+{
+	const struct diagnosis_rank *first = first_told_of(c), *r = first;
+
+	for (size_t hops = 0; r && hops < d->n_comms; hops++) {
+		c = c->verdict.cause == VERDICT_MISSING_CALL ? waits_in(d, r->tgid) : NULL;
+		if (!c)
+			return r;
+		r = first_told_of(c);
+	}
+	return first;
 }
 
 enum verdict_state diagnosis__state(const struct diagnosis *d)

@@ -11,7 +11,6 @@
 #include "util.h"
 #include "wrapped.h"
 
-#define RANKS_TEXT     400
 #define MAX_RANK_LINES 8 /* below one communicator */
 
 /* "12:03:11", and the day when it is another one. */
@@ -68,36 +67,16 @@ static void print_head(const struct diagnosis *d, const struct diagnosis_comm *c
 	fprintf(out, "%s\n", line.text);
 }
 
-static void add_named(struct wrapped *line, const char *what, const struct verdict_named *named)
+static void print_since(const struct diagnosis *d, const struct diagnosis_comm *c, FILE *out)
 {
-	uint32_t listed = named->n < VERDICT_MAX_NAMED ? named->n : VERDICT_MAX_NAMED;
-	char ranks[RANKS_TEXT];
-
-	if (!named->n)
-		return;
-	wrapped__add(line, "%s%s: rank%s %s", line->len ? "; " : "", what, named->n == 1 ? "" : "s",
-		     screen_text__ranks(ranks, sizeof(ranks), named->ranks, listed, named->n));
-}
-
-static void print_named(const struct diagnosis *d, const struct diagnosis_comm *c, FILE *out)
-{
-	const struct verdict *v = &c->verdict;
 	struct wrapped line = {};
 	char since[32];
 
-	add_named(&line, "named", &v->culprits);
-	add_named(&line, "waiting", &v->waiting);
-	if (!line.len)
+	if (!c->verdict.since_ns)
 		return;
-	if (v->operation != NCCL_OP_MAX) {
-		wrapped__add(&line, "; at ");
-		diagnosis__add_operation(&line, v->operation, v->sequence);
-	}
-	if (v->since_ns) {
-		clock_text(since, sizeof(since), d, v->since_ns);
-		wrapped__add(&line, "; since %s%s", since,
-			     diagnosis_comm__began_before(d, c) ? " or before" : "");
-	}
+	clock_text(since, sizeof(since), d, c->verdict.since_ns);
+	wrapped__add(&line, "since %s%s", since,
+		     diagnosis_comm__began_before(d, c) ? " or before" : "");
 	diagnosis__print_line(out, line.text);
 }
 
@@ -105,12 +84,11 @@ static void print_evidence(const struct diagnosis_comm *c, FILE *out)
 {
 	uint32_t n = c->verdict.n_evidence;
 
-	for (uint32_t i = 0; i < n && i < VERDICT_MAX_EVIDENCE; i++) {
-		struct wrapped line = {};
-
-		wrapped__add(&line, "evidence: %s", c->verdict.evidence[i]);
-		diagnosis__print_line(out, line.text);
-	}
+	if (n)
+		diagnosis__print_line(out, "evidence:");
+	for (uint32_t i = 0; i < n && i < VERDICT_MAX_EVIDENCE; i++)
+		wrapped__print(out, c->verdict.evidence[i], DIAGNOSIS_INDENT + 2,
+			       DIAGNOSIS_COLUMNS);
 }
 
 static void print_ranks(const struct diagnosis *d, const struct diagnosis_comm *c, FILE *out)
@@ -120,7 +98,7 @@ static void print_ranks(const struct diagnosis *d, const struct diagnosis_comm *
 
 	for (uint32_t i = 0; i < c->n_local; i++)
 		if (diagnosis_comm__tells_of(c, &c->ranks[i]) && n++ < MAX_RANK_LINES)
-			diagnosis_rank__print(d, &c->ranks[i], out);
+			diagnosis_rank__print(d, c, &c->ranks[i], out);
 	if (n <= MAX_RANK_LINES)
 		return;
 	wrapped__add(&line, "and %u more ranks: --json tells of all", n - MAX_RANK_LINES);
@@ -134,10 +112,10 @@ static void print_comm(const struct diagnosis *d, const struct diagnosis_comm *c
 		return;
 	if (c->verdict.why[0])
 		diagnosis__print_line(out, c->verdict.why);
-	print_named(d, c, out);
+	print_since(d, c, out);
 	print_ranks(d, c, out);
 	print_evidence(c, out);
-	diagnosis_comm__print_next(c, out);
+	diagnosis_comm__print_next(d, c, out);
 }
 
 static void print_unseen(const struct diagnosis_unseen *unseen, FILE *out)

@@ -12,6 +12,8 @@ from watched import Diagnose
 
 SYNC = ("--sync",)
 TRAIN = "loop forever { rate 20; allreduce world 1000 fp32 }"
+# each rank keeps a beat of its own: without this one may be late at every step
+IN_STEP = "loop forever { rate 20; barrier; allreduce world 1000 fp32 }"
 
 
 def job(script, ranks=4, args=SYNC, go=True):
@@ -40,7 +42,7 @@ def stop(pid):
 
 
 def test_healthy():
-    sim = job(TRAIN)
+    sim = job(IN_STEP)
     quiet = Diagnose(sim.pids)
     text = Diagnose(sim.pids, as_json=False)
     status, comm = quiet.comm()
@@ -122,10 +124,11 @@ def test_a_stopped_rank():
     assert re.fullmatch(rf'STUCK     comm {comm["comm"]} "world" \(4 ranks, 4 here\), for \d+s',
                         lines[0]), said
     flat = " ".join(said.split())
-    assert re.search(rf"rank 3: pid {sim.pids[3]} nccl-sim:3, stopped( \(SIGSTOP\))?; "
-                     r"last call AllReduce \d+, \d+s ago ", flat), said
+    assert re.search(rf"rank 3: pid {sim.pids[3]} nccl-sim:3, stopped( \(SIGSTOP\))? "
+                     rf"evidence: Rank 3 \(pid {sim.pids[3]}\): last call AllReduce \d+, ", flat), said
     assert f"next: kill -CONT {sim.pids[3]} " in flat, said
-    assert "waiting: ranks 0-2" in flat, said
+    assert re.search(r"Rank 3 has not called AllReduce \d+, in which ranks 0-2 have waited", flat), said
+    assert re.search(r" since \d\d:\d\d:\d\d rank 3: ", flat), said
     assert re.search(r"4 NCCL processes, 1 communicator: 1 stuck; ", lines[-1]), said
 
 
@@ -133,6 +136,23 @@ def test_waiting_is_no_alarm_yet():
     sim = job("loop 10 { allreduce world 1000 fp32 }; @1 wait; allreduce world 1000 fp32")
     status, comm = Diagnose(sim.pids, "--stuck-after", 3600).comm()
     assert (status, comm["state"], comm["culprit_ranks"]) == (1, "waiting", [1]), comm
+
+
+def test_straggler():
+    sim = job("loop forever { rate 20; @1 pause 40; allreduce world 1000 fp32 }")
+    status, comm = Diagnose(sim.pids, "--duration", 15).comm()
+    assert (status, comm["state"], comm["culprit_ranks"]) == (1, "straggler", [1]), comm
+    assert comm["cause"] == "late" and comm["operation"] == "AllReduce", comm
+
+
+def test_who_waits_elsewhere_leads_there():
+    """Rank 1 waits for rank 3 in a communicator of their own, and so the others for rank 1."""
+    sim = job("split odd world 2; loop 20 { allreduce odd 10 fp32; allreduce world 1000 fp32 }; "
+              "@3 wait; allreduce odd 10 fp32; allreduce world 1000 fp32")
+    status, said = Diagnose(sim.pids).end()
+    assert status == 4, said
+    assert {comm["next_pid"] for comm in said["communicators"] if comm["state"] == "stuck"} == \
+        {sim.pids[3]}, said
 
 
 def test_mismatch():
@@ -165,7 +185,7 @@ def test_ended_by_a_signal():
 
 
 def test_no_progress_without_a_terminal():
-    sim = job(TRAIN, ranks=2)
+    sim = job(IN_STEP, ranks=2)
     words = [word for pid in sim.pids for word in ("--pid", pid)]
     done = nbt.run_agent("diagnose", *words, "--duration", 6, seconds=60)
     assert (done.returncode, done.stderr) == (0, ""), done

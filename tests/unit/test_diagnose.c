@@ -173,11 +173,10 @@ TEST(stuck)
 	CHECK_STR(print(&f),
 		  "STUCK     comm 2f74544dd51c3504 \"world\" (8 ranks, 8 here), for 74s\n"
 		  "          Rank 3 has not called AllReduce 4711.\n"
-		  "          named: rank 3; waiting: ranks 0-2,4-7; at AllReduce 4711; since\n"
-		  "            22:12:06\n"
-		  "          rank 3: pid 103 python3, GPU 3 (GPU-3), stopped (SIGSTOP); last call\n"
-		  "            AllReduce 4710, 75s ago\n"
-		  "          evidence: Rank 3 stands at AllReduce 4710, the others at 4711.\n"
+		  "          since 22:12:06\n"
+		  "          rank 3: pid 103 python3, GPU 3 (GPU-3), stopped (SIGSTOP)\n"
+		  "          evidence:\n"
+		  "            Rank 3 stands at AllReduce 4710, the others at 4711.\n"
 		  "          next: kill -CONT 103 lets it go on; who stopped it?\n"
 		  "8 NCCL processes, 1 communicator: 1 stuck; watched 100s on node17\n");
 	CHECK_INT(diagnosis__exit_status(&f.d), 4);
@@ -190,6 +189,7 @@ TEST(stuck_since_before_the_watch)
 	fixture__stuck(&f);
 	f.d.settled_ns = NOW - 60 * SEC;
 	f.ranks[3].last_ns = 0;
+	f.comms[0].verdict.n_evidence = 0;
 	CHECK(says(&f, "8 here), for at least 74s "));
 	CHECK(says(&f, "since 22:12:06 or before "));
 	CHECK(says(&f, "last call AllReduce 4710, before this watch "));
@@ -260,9 +260,29 @@ TEST(a_process_that_ended)
 	f.comms[0].verdict.cause = VERDICT_ENDED;
 	f.ranks[3].look = NULL;
 	f.ranks[3].ended = true;
-	CHECK(says(&f, "its process has ended; last call"));
+	CHECK(says(&f, "its process has ended evidence:"));
 	CHECK(says(&f, "next: why it ended:"));
-	CHECK(!diagnosis_comm__next(&f.comms[0]));
+	CHECK(!diagnosis_comm__next(&f.d, &f.comms[0]));
+}
+
+TEST(who_waits_elsewhere_leads_there)
+{
+	struct diagnosis_rank others[2] = {
+		{.rank = 0, .tgid = 103, .is_waiting = true, .gpu = -1},
+		{.rank = 1, .tgid = 200, .is_culprit = true, .gpu = -1},
+	};
+	struct fixture f;
+
+	fixture__stuck(&f);
+	f.comms[1] = f.comms[0];
+	f.comms[1].ranks = others;
+	f.comms[1].n_local = 2;
+	f.d.n_comms = 2;
+	CHECK_INT(diagnosis_comm__next(&f.d, &f.comms[0])->tgid, 200);
+	CHECK_INT(diagnosis_comm__next(&f.d, &f.comms[1])->tgid, 200);
+	others[1].tgid = 102; /* which waits for 103: a circle */
+	CHECK_INT(diagnosis_comm__next(&f.d, &f.comms[0])->tgid, 103);
+	CHECK_INT(diagnosis_comm__next(&f.d, &f.comms[1])->tgid, 102);
 }
 
 TEST(threads)
@@ -292,6 +312,7 @@ TEST(on_the_gpu)
 
 	fixture__stuck(&f);
 	f.comms[0].verdict.cause = VERDICT_GPU_NOT_STARTED;
+	f.comms[0].verdict.n_evidence = 0;
 	f.look.state.main.state = 'S';
 	f.ranks[3].in_flight = (struct verdict_gpu){
 		.n_in_flight = 4,
@@ -339,7 +360,7 @@ TEST(many_ranks_are_not_listed)
 	f.comms[0].verdict.state = VERDICT_DEGRADED_SIGHT; /* it is about none of them */
 	CHECK(!strstr(print(&f), "rank 0: "));
 	CHECK(says(&f, "next: again, with a larger --ring-size"));
-	CHECK(!diagnosis_comm__next(&f.comms[0]));
+	CHECK(!diagnosis_comm__next(&f.d, &f.comms[0]));
 }
 
 TEST(fine_ones_are_one_line)
