@@ -2,16 +2,15 @@
 /* Who is gone while others wait; aborts and errors. */
 #include "verdict_private.h"
 
-/* Letters and digits are enough for NCCL's names; anything else is of no use to a reader. */
 void verdicts__error(struct verdicts *verdicts, const struct verdict_member *member,
 		     const char *result, uint64_t now_ns)
 {
-	struct verdict_comm *comm = verdicts__comm(verdicts, member->hash, member->n_ranks);
-	int32_t i = comm ? verdict_comm__index(comm, member) : -1;
+	uint32_t i;
+	struct verdict_comm *comm = verdicts__member(verdicts, member, &i);
 	struct member *m;
 	size_t n = 0;
 
-	if (i < 0)
+	if (!comm)
 		return;
 	m = &comm->members[i];
 	if (!m->error[0])

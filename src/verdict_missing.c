@@ -11,9 +11,9 @@ uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct h
 				 uint64_t least_ns, uint64_t now_ns)
 {
 	/* while little is known, once is a habit */
-	uint64_t usual = 2 * habit__nth(habit, comm->n_compared < 10 ? 1 : 3, now_ns);
+	uint32_t n = comm->n_compared < 10 ? 1 : 3;
 
-	return later(usual, least_ns);
+	return habit ? later(2 * habit__nth(habit, n, now_ns), least_ns) : least_ns;
 }
 
 enum verdict_state verdict_comm__waits_or_stuck(const struct verdict_comm *comm, uint64_t since_ns,
@@ -197,11 +197,9 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 	}
 	if (f->since_ns == ~0ULL)
 		return false;
-	track = comm->tracks[f->operation]; /* NULL: what is known of it, memory alone tells */
-	threshold_ns = MIN_THRESHOLD_NS;
-	if (track)
-		threshold_ns =
-			verdict_comm__threshold(comm, &track->lateness, threshold_ns, now_ns);
+	track = comm->tracks[f->operation];
+	threshold_ns = verdict_comm__threshold(comm, track ? &track->lateness : NULL,
+					       MIN_THRESHOLD_NS, now_ns);
 	if (since(now_ns, f->since_ns) < threshold_ns)
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
