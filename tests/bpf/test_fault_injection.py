@@ -5,6 +5,7 @@ alarm. NBT_SEED=N repeats a run; its table goes into README.
 """
 import os
 import random
+import re
 import signal
 import statistics
 import time
@@ -137,7 +138,7 @@ def script_of(s):
 def start(s):
     script, truth = script_of(s)
     args = ["--seed", s.seed] + ([] if s.kind == "drift" else ["--sync"])
-    return Case(f"{s.kind} {s}", truth, FaultySim(script, ranks=s.ranks, args=args))
+    return Case(re.sub(r"Scenario\(|=False|\)|kind=", "", str(s)), truth, FaultySim(script, ranks=s.ranks, args=args))
 
 
 def follow(batch, watcher, cases):

@@ -199,10 +199,9 @@ def test_lost_records_accuse_nobody():
     verdicts.report(cases)
     lost = watcher.agent.series().sum("nccl_bpftrace_events_lost_total")
     assert lost > 0, "nothing was lost: the test shows nothing"
-    for case in cases:
-        assert any(said.state == "degraded_sight" for said in case.finding.said), case.name
-        assert case.finding.outcome != "wrong", case.name
-    assert healthy_job.finding.outcome == "right", "sight comes back"
+    assert any(said.state == "degraded_sight" for said in hurt.finding.said)
+    assert hurt.finding.outcome in ("degraded", "right"), hurt.finding.outcome
+    assert healthy_job.finding.outcome == "right", "sight comes back with the next call of all"
 
 
 def test_pauses_are_no_faults():
