@@ -64,6 +64,16 @@ class Watcher:
         self.agent = agent_class(*args, interval=interval)
         self.said = {}
         self.read_to, self.rest = 0, ""
+        self.ended = threading.Event()
+        thread = threading.Thread(target=self.follow, daemon=True)
+        thread.start()
+        nbt.defer(thread.join)
+        nbt.defer(self.ended.set)
+
+    def follow(self):
+        """A line is read soon after it was written, whatever the test is at meanwhile."""
+        while not self.ended.wait(0.05):
+            self.poll()
 
     def poll(self):
         raw = os.pread(self.agent.log.fileno(), 1 << 22, self.read_to)
@@ -75,8 +85,7 @@ class Watcher:
                 self.said.setdefault(said.comm, []).append(said)
 
     def of(self, comm):
-        self.poll()
-        return self.said.get(comm, [])
+        return list(self.said.get(comm, ()))
 
     def pictures(self):
         """({pid: communicator}, {communicator: {states of its ranks}}) of the latest textfile."""
