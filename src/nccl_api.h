@@ -133,6 +133,12 @@ unsigned int nccl_datatype__size(uint32_t datatype);
 #define NCCL_RESULT_IN_PROGRESS 7
 #define NCCL_N_RESULTS		9
 const char *nccl_result__name(int32_t result);
+/* As NCCL names them, without the prefix: "float32". Never NULL. */
+const char *nccl_datatype__name(uint32_t datatype);
+
+/* ncclRedOp_t: greater ones are handles that the job's own rank has made. */
+#define NCCL_N_REDOPS 5
+const char *nccl_redop__name(uint32_t redop); /* "sum"; never NULL */
 
 /* "2.28.9" of 22809; buf holds at least 16 bytes. "unknown" for 0. Returns buf. */
 const char *nccl_version__format(int32_t code, char *buf);

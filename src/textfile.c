@@ -290,13 +290,17 @@ static uint64_t resident_bytes(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void collect_clock(struct textfile_source *src, struct textfile *tf)
+/* The file is as old as what it tells: what came since the refresh began may not be in it. */
+static void collect_clock(struct textfile_source *src, struct textfile *tf,
+			  const struct tracer *tracer)
 {
 	struct timespec wall;
+	uint64_t wall_ns;
 
 	wall_offset__update(&tf->wall_offset_ns, &wall);
 	src->wall_offset_ns = tf->wall_offset_ns;
-	src->wall_ms = wall.tv_sec * 1000ULL + wall.tv_nsec / NSEC_PER_MSEC;
+	wall_ns = wall.tv_sec * NSEC_PER_SEC + wall.tv_nsec;
+	src->wall_ms = (wall_ns - (now_ns() - tracer__refreshed_ns(tracer))) / NSEC_PER_MSEC;
 }
 
 static void collect_agent(struct textfile_source *src, struct textfile *tf, struct tracer *tracer)
@@ -317,7 +321,7 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	src->libbpf = libbpf + (libbpf[0] == 'v');
 	src->kernel = tf->kernel.release;
 	src->cluster = tf->cluster;
-	collect_clock(src, tf);
+	collect_clock(src, tf, tracer);
 }
 
 /* Nothing can be made in a directory that was removed; there may be a new one of its name. */

@@ -238,7 +238,7 @@ static void tracked__record(struct timings *timings, struct tracked *tracked,
 	switch (record->kind) {
 	case NBP_KIND_COMM:
 		tracked__announce(tracked, &record->comm);
-		tracked->heard_ns = now_ns;
+		tracked__beat(tracked, record);
 		if (record->comm.mask & NBP_MASK_KERNEL_CH)
 			tracked__expect_timers(timings, tracked, now_ns);
 		break;

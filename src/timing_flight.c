@@ -8,8 +8,9 @@
 
 #include <utlist.h>
 
-#define UNTOLD_NS (5 * NSEC_PER_SEC) /* the plugin tells of what is under way every second */
-#define MAX_AHEAD (1ULL << 20)	     /* of the launches that were told of */
+#define UNTOLD_BEATS 5			/* the plugin tells of what is under way with every one */
+#define BEAT_NS	     (NSEC_PER_SEC / 2) /* by the plugin's clock; what comes sooner is no new one */
+#define MAX_AHEAD    (1ULL << 20)	/* of the launches that were told of */
 
 static struct made *flight__find(struct flight *flight, uint64_t number)
 {
@@ -122,33 +123,48 @@ void tracked__told(struct timings *timings, struct tracked *tracked,
 	made__describe(made, from);
 	if (made != &flight->told.launch)
 		flight->told.launch = *made;
-	flight->told.told_ns = now_ns;
+	flight->told.beat = tracked->n_beats;
 	flight->told.started = from->phase == NBP_STARTED;
 	flight->told.gpu_start_ns =
 		flight->told.started ? launch__start_ns(from, launch_ns, now_ns) : 0;
 }
 
 /*
- * The plugin lives and tells no more of it, nor of an older one: its end was lost on the way.
- * heard_ns: the last sign of life.
+ * Signs of the plugin's life, a second apart. They are counted rather than timed: a process that
+ * was stopped has not kept silent of anything.
  */
-bool flight__is_untold(const struct flight *flight, const struct open *open, uint64_t heard_ns)
+void tracked__beat(struct tracked *tracked, const struct nbp_record *record)
 {
+	uint64_t since_ns = record->time_ns - tracked->beat_ns;
+
+	if (tracked->n_beats && since_ns < BEAT_NS)
+		return;
+	tracked->beat_ns = record->time_ns;
+	tracked->n_beats++;
+}
+
+/*
+ * The plugin lives and tells no more of it, nor of an older one: its end was lost on the way.
+ */
+bool tracked__is_untold(const struct tracked *tracked, const struct open *open)
+{
+	const struct flight *flight = &tracked->work->flight;
 	uint64_t told = flight->told.launch.number;
 
-	if (heard_ns < open->seen_ns + UNTOLD_NS)
+	if (tracked->n_beats - open->beat <= UNTOLD_BEATS)
 		return false;
-	return !told || told > open->launch.number || heard_ns > flight->told.told_ns + UNTOLD_NS;
+	return !told || told > open->launch.number ||
+	       tracked->n_beats - flight->told.beat > UNTOLD_BEATS;
 }
 
 /* The same of one that came before our time. */
-void flight__expire(struct flight *flight, uint64_t heard_ns)
+void tracked__expire_told(struct tracked *tracked)
 {
+	struct flight *flight = &tracked->work->flight;
 	uint64_t told = flight->told.launch.number;
 
-	if (told <= flight->last_done || heard_ns <= flight->told.told_ns + UNTOLD_NS)
-		return;
-	flight->last_done = told;
+	if (told > flight->last_done && tracked->n_beats - flight->told.beat > UNTOLD_BEATS)
+		flight->last_done = told;
 }
 
 /* ---- asking ---- */

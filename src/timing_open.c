@@ -152,6 +152,7 @@ struct open *open__make(struct timings *timings, struct tracked *tracked,
 	of_process->opens++;
 	open->operations = &open->one;
 	open->seen_ns = now_ns;
+	open->beat = tracked->n_beats;
 	open->tid = record->tid;
 	open->launch.number = number;
 	open->launch.timing = NBP_TIMING_MAX;

@@ -56,7 +56,7 @@ struct calls {
 struct open {
 	struct open *prev, *next;
 	struct timing_launch launch; /* comm and operations are set when it is handed out */
-	uint64_t seen_ns;
+	uint64_t seen_ns, beat;	     /* beat: of tracked.n_beats */
 	uint32_t tid, n_seen, capacity;
 	bool is_told;	      /* its NBP_LAUNCHED came, or its NBP_FINISHED */
 	bool is_split;	      /* its operations wait for their timers, each by itself */
@@ -83,7 +83,7 @@ struct flight {
 	struct made made[WINDOW_MADE];
 	struct {
 		struct made launch; /* number 0: none */
-		uint64_t told_ns, gpu_start_ns;
+		uint64_t beat, gpu_start_ns;
 		bool started;
 	} told; /* the last that a plugin said to be queued or started */
 };
@@ -129,8 +129,8 @@ struct tracked {
 	UT_hash_handle by_hash;
 	struct losses losses;
 	struct numbers api, launch, operation;
-	uint64_t heard_ns; /* when the plugin last said that the communicator lives */
-	uint64_t own_up;   /* notes that the plugin says it lost, of any number */
+	uint64_t n_beats, beat_ns;	  /* signs of life; the last, by its own clock */
+	uint64_t own_up;		  /* notes that the plugin says it lost, of any number */
 	uint64_t missing_before, missing; /* at the last settle; counted so far */
 	struct work *work;		  /* NULL: never launched */
 };
@@ -211,8 +211,9 @@ void flight__done(struct flight *flight, const struct timing_launch *launch);
 void flight__restart(struct flight *flight);
 void tracked__told(struct timings *timings, struct tracked *tracked,
 		   const struct nbp_record *record, uint64_t now_ns);
-bool flight__is_untold(const struct flight *flight, const struct open *open, uint64_t heard_ns);
-void flight__expire(struct flight *flight, uint64_t heard_ns);
+void tracked__beat(struct tracked *tracked, const struct nbp_record *record);
+bool tracked__is_untold(const struct tracked *tracked, const struct open *open);
+void tracked__expire_told(struct tracked *tracked);
 
 /* timing_settle.c */
 bool tracked__settle(struct timings *timings, struct tracked *tracked, uint64_t now_ns);

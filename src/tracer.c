@@ -183,7 +183,7 @@ int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx)
 	/* Watch first: what is mapped during the scan is told by one of the two. */
 	if (tracer->options.watch)
 		err = discover__watch(tracer->discover);
-	err = err ?: discover__scan(tracer->discover, 0, true);
+	err = err ?: discover__scan(tracer->discover, 0, false);
 	tracer->started = true;
 	tracer__need_tick(tracer);
 	return err;
@@ -197,7 +197,7 @@ static void tracer__find_caller(struct tracer *tracer, struct comm *comm)
 		return;
 	}
 	if (!comm->owner_asked)
-		discover__scan(tracer->discover, comm->key.tgid, true);
+		discover__scan(tracer->discover, comm->key.tgid, false);
 	comm->owner_asked = true;
 }
 
@@ -243,6 +243,11 @@ int tracer__refresh(struct tracer *tracer)
 	return err;
 }
 
+uint64_t tracer__refreshed_ns(const struct tracer *tracer)
+{
+	return tracer->refreshed_ns;
+}
+
 /* Keys of what has expired, and what each process keeps. */
 struct sweep {
 	struct tracer *tracer;
@@ -268,20 +273,6 @@ static void on_sweep_counter(void *ctx, const struct nb_key *key, const struct n
 		sweep->room = room;
 	}
 	sweep->keys[sweep->n++] = *key;
-}
-
-static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
-{
-	struct process *process, *next;
-
-	for (process = processes__first(tracer->processes); process; process = next) {
-		next = process->hh.next;
-		if (!process->gone_ns || process->gone_ns >= before_ns)
-			continue;
-		tracer__forget_graphs(tracer, process);
-		probe__forget_process(tracer->probe, process->tgid);
-		processes__remove(tracer->processes, process);
-	}
 }
 
 static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
@@ -334,11 +325,6 @@ struct probe *tracer__probe(struct tracer *tracer)
 struct timings *tracer__timings(struct tracer *tracer)
 {
 	return tracer->timings;
-}
-
-uint64_t tracer__refreshed_ns(const struct tracer *tracer)
-{
-	return tracer->refreshed_ns;
 }
 
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)

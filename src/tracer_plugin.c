@@ -38,7 +38,7 @@ struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid)
 		return NULL;
 	stranger = &tracer->strangers[tracer->n_strangers++];
 	*stranger = (struct stranger){.tgid = tgid};
-	discover__scan(tracer->discover, tgid, true);
+	discover__scan(tracer->discover, tgid, false);
 	tracer__need_tick(tracer);
 	return stranger;
 }

@@ -67,18 +67,32 @@ static void watch__drop(struct watch *w, struct watch_member *m)
 	free(m);
 }
 
+/* That all its calls were seen is often known only after the first ones. */
+static void watch__make_whole(struct watch *w, struct watch_member *m, uint64_t now_ns)
+{
+	m->whole = true;
+	for (int i = 0; i < NCCL_OP_MAX; i++) {
+		uint64_t own = watch_number__own(&m->numbers[i]);
+
+		if (own != VERDICT_NO_SEQUENCE && watch_number__reached(&m->numbers[i], own))
+			verdicts__reached(w->verdicts, &m->name, i, own, now_ns);
+	}
+}
+
 /* Tells the judge where anything is new. */
 static void watch__join(struct watch *w, struct watch_member *m, const struct comm *comm,
 			uint64_t now_ns)
 {
-	bool whole = comm->identity == COMM_OBSERVED && (m->left || m->whole);
+	bool whole = comm->identity == COMM_OBSERVED, was_whole = m->whole;
 
-	if (!m->left && m->whole == whole && m->n_nodes == comm->n_nodes)
+	if (!m->left && was_whole == whole && m->n_nodes == comm->n_nodes)
 		return;
-	m->left = false;
+	if (!m->left && whole && !was_whole)
+		watch__make_whole(w, m, now_ns);
 	m->whole = whole;
 	m->n_nodes = comm->n_nodes;
-	verdicts__join(w->verdicts, &m->name, m->whole, m->n_nodes, now_ns);
+	m->left = false;
+	verdicts__join(w->verdicts, &m->name, whole, m->n_nodes, now_ns);
 }
 
 struct watch_member *watch__member(struct watch *w, const struct comm *comm, uint64_t now_ns)

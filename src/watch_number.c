@@ -78,6 +78,18 @@ uint64_t watch_number__call(struct watch_number *n, const struct nb_record *call
 	return n->suspect ? VERDICT_NO_SEQUENCE : sequence;
 }
 
+uint64_t watch_number__own(const struct watch_number *n)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < n->n_of; i++) {
+		if (n->of[i].entry != NB_NO_SEQUENCE)
+			return VERDICT_NO_SEQUENCE;
+		sum += n->of[i].pending;
+	}
+	return sum;
+}
+
 /* From now on the kernel's count of what is pending is not all, until NCCL's own number rises. */
 static void number__leave_probes(struct watch_number *n)
 {

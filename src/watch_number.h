@@ -56,6 +56,12 @@ void watch_number__doubt(struct watch_number *number);
  */
 bool watch_number__reached(struct watch_number *number, uint64_t sequence);
 
+/*
+ * What is called so far, when it has turned out that all calls were seen: 0 or a number of its own,
+ * VERDICT_NO_SEQUENCE where NCCL keeps one.
+ */
+uint64_t watch_number__own(const struct watch_number *number);
+
 /* Are the kernel's counters right about the last call's number? */
 bool watch_number__is_exact(const struct watch_number *number, bool whole);
 

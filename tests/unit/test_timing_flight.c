@@ -232,6 +232,29 @@ TEST(silence_takes_nothing_back)
 	feed_free(feed);
 }
 
+/* Nor does one that was stopped: what it says first when it goes on is that it lives. */
+TEST(a_process_that_was_stopped)
+{
+	struct feed *feed = feed_new();
+	struct nbp_record launched, r;
+	struct timing_oldest o;
+
+	SEND(feed, feed_comm(feed));
+	launched = all_reduce(feed, NBP_TIMED);
+	r = told(&launched, NBP_STARTED, 0);
+	for (int i = 0; i < 20; i++) {
+		pass(feed, &r, 2 * SECOND);
+		feed->now_ns += 600 * SECOND;
+		SEND(feed, feed_comm(feed));
+		SEND(feed, feed_comm(feed)); /* told anew, for another tracer */
+		timings__settle(feed->timings, feed->now_ns);
+		CHECK(oldest(feed, &o));
+	}
+	CHECK_INT(o.n_in_flight, 1);
+	CHECK(o.started);
+	feed_free(feed);
+}
+
 /* Launched and described before this tracer came. */
 TEST(who_comes_late)
 {
