@@ -50,6 +50,7 @@ static bool verdict_comm__wants(struct verdict_comm *comm, uint32_t index, uint6
 				struct finding *ret)
 {
 	const struct member *m = &comm->members[index];
+	uint64_t first_ns = ~0ULL;
 
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		struct range range = verdict_comm__range(comm, op);
@@ -59,13 +60,14 @@ static bool verdict_comm__wants(struct verdict_comm *comm, uint32_t index, uint6
 		    range.most <= m->reached[op])
 			continue;
 		wanted_ns = verdict_comm__wanted_since(comm, op, m->reached[op] + 1);
-		if (since(now_ns, later(wanted_ns, m->left_ns)) < MIN_THRESHOLD_NS)
+		if (wanted_ns >= first_ns ||
+		    since(now_ns, later(wanted_ns, m->left_ns)) < MIN_THRESHOLD_NS)
 			continue;
+		first_ns = wanted_ns;
 		ret->operation = op;
 		ret->sequence = m->reached[op] + 1;
-		return true;
 	}
-	return verdict_comm__owes(comm, index, now_ns);
+	return first_ns != ~0ULL || verdict_comm__owes(comm, index, now_ns);
 }
 
 /*
