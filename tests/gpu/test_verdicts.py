@@ -74,7 +74,7 @@ SCRIPTS = {
     "behind_a_kernel": f"@1 stamp fault {NEXT}; @1 compute 3600000; {STEP}",
     "straggler": f"@1 stamp fault; loop forever {{ pause 45 55; @1 pause 50; {STEP} }}",
     "straggler_on_gpu": f"@1 stamp fault; loop forever {{ loop 8 {{ pause 1; @1 compute 50; {CALL} }}; "
-                        "synchronize }}",
+                        "synchronize }",
     "count": f"@1 stamp fault {NEXT}; @0 allreduce w {2 * NUMEL} fp32; @1 {CALL}; pause 3600000",
     "datatype": f"@1 stamp fault {NEXT}; @0 {CALL}; @1 allreduce w {NUMEL} int32; {ON}",
     "order": f"@1 stamp fault; @0 {CALL}; @0 broadcast w {NUMEL} fp32; @1 broadcast w {NUMEL} fp32; "
