@@ -150,6 +150,7 @@ int attach__calls_work(void *arg, int reply_fd)
 {
 	const struct attach_calls_request *request = arg;
 	struct sites sites = {.n = request->n, .pid = request->pid};
+	uint64_t made_ns;
 	char path[32];
 	int fd;
 
@@ -164,7 +165,8 @@ int attach__calls_work(void *arg, int reply_fd)
 	fd = link_multi(request->program_fd, &sites);
 	if (fd < 0)
 		return fd;
-	return helper__reply(reply_fd, "", 1, &fd, 1);
+	made_ns = now_ns();
+	return helper__reply(reply_fd, &made_ns, sizeof(made_ns), &fd, 1);
 }
 
 void attach__describe(const struct nccl_layout *layout, struct nb_library *ret)

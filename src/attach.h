@@ -53,7 +53,10 @@ struct attach_calls_request {
 	uint32_t functions[IMAGE_MAX_SITES];
 };
 
-/* A helper_work_fn: arg is a struct attach_calls_request, the reply one byte and the link. */
+/*
+ * A helper_work_fn: arg is a struct attach_calls_request, the reply the time by which the link was
+ * there, a uint64_t of CLOCK_MONOTONIC, and the link.
+ */
 int attach__calls_work(void *arg, int reply_fd);
 
 /*

@@ -16,8 +16,9 @@
 struct process_mapping {
 	struct library *library;
 	uint64_t start, end, file_offset; /* of the first executable mapping of that file */
-	int link;   /* on what can be handed over, for this process alone; -1: none */
-	bool asked; /* it is being made */
+	int link;	  /* on what can be handed over, for this process alone; -1: none */
+	uint64_t link_ns; /* when it was made, CLOCK_MONOTONIC */
+	bool asked;	  /* it is being made */
 };
 
 /* What the cooperating plugin does in a process. */

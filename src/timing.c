@@ -22,6 +22,12 @@ int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx)
 	return 0;
 }
 
+void timings__on_operation(struct timings *timings, timing_operation_fn *fn, void *ctx)
+{
+	timings->on_operation = fn;
+	timings->operation_ctx = ctx;
+}
+
 /* ---- communicators ---- */
 
 static void tracked__unindex(struct timings *timings, struct tracked *tracked)

@@ -146,6 +146,8 @@ struct tracked_process {
 struct timings {
 	timing_launch_fn *fn;
 	void *ctx;
+	timing_operation_fn *on_operation; /* NULL: nobody listens */
+	void *operation_ctx;
 	struct timing_comm *comms; /* each the first member of a struct tracked */
 	struct tracked *index;	   /* by hash and rank in a process: the newest */
 	struct tracked *busy;
@@ -223,7 +225,6 @@ uint64_t calls__take(struct calls *calls, const struct nbp_record *operation, ui
 uint32_t calls__expire(struct calls *calls, uint64_t before_ns);
 
 /* timing_form.c */
-bool nbp_function__operation(uint8_t function, enum nccl_operation *ret);
 void launch__judge(struct timing_launch *launch);
 
 /* timing_check.c: TIMING_INVALID_MAX: the time is sound. */

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The communicators of this node and their ranks. */
-#include "verdict.h"
-
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "verdict_private.h"
 
@@ -63,7 +60,11 @@ static void verdicts__drop(struct verdicts *verdicts, struct verdict_comm *comm)
 	*(comm->next ? &comm->next->prev : &verdicts->last) = comm->prev;
 	verdicts->recent = NULL;
 	verdicts->n_comms--;
+	verdicts->n_members -= comm->n_members;
 	verdict_comm__free_tracks(comm);
+	verdict_comm__free_late(comm);
+	verdict_comm__free_timed(comm);
+	verdict_comm__free_pairs(comm);
 	free(comm->ranks);
 	free(comm->members);
 	free(comm);
@@ -108,6 +109,7 @@ static struct verdict_comm *verdicts__add(struct verdicts *verdicts,
 	comm->n_ranks = member->n_ranks;
 	comm->owner = verdicts;
 	comm->known_ns = now_ns;
+	comm->mismatch.after = NCCL_OP_MAX;
 	comm->candidate = VERDICT_UNKNOWN;
 	comm->now = (struct verdict){
 		.state = VERDICT_UNKNOWN,
@@ -122,147 +124,14 @@ static struct verdict_comm *verdicts__add(struct verdicts *verdicts,
 	return comm;
 }
 
-/* ---- ranks ---- */
-
-/* The first whose rank is not less. */
-static uint32_t verdict_comm__place(const struct verdict_comm *comm, int32_t rank)
-{
-	uint32_t low = 0, high = comm->n_members;
-
-	/* a node's ranks mostly follow one another */
-	if (high && rank >= comm->ranks[0].member.rank) {
-		uint32_t guess = rank - comm->ranks[0].member.rank;
-
-		if (guess < high && comm->ranks[guess].member.rank == rank &&
-		    (!guess || comm->ranks[guess - 1].member.rank < rank))
-			return guess;
-	}
-	while (low < high) {
-		uint32_t middle = (low + high) / 2;
-
-		if (comm->ranks[middle].member.rank < rank)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-int32_t verdict_comm__index(const struct verdict_comm *comm, const struct verdict_member *member)
-{
-	for (uint32_t i = verdict_comm__place(comm, member->rank);
-	     i < comm->n_members && comm->ranks[i].member.rank == member->rank; i++) {
-		if (comm->ranks[i].member.tgid == member->tgid)
-			return i;
-	}
-	return -1;
-}
-
-/* Living ones counted, and whether two of them claim one rank. */
-static void verdict_comm__recount(struct verdict_comm *comm)
-{
-	const struct verdict_rank *last = NULL;
-
-	comm->n_living = 0;
-	comm->is_contested = false;
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (comm->members[i].has_left)
-			continue;
-		comm->n_living++;
-		if (last && last->member.rank == comm->ranks[i].member.rank)
-			comm->is_contested = true;
-		last = &comm->ranks[i];
-	}
-}
-
-static void verdict_comm__remove(struct verdict_comm *comm, uint32_t i)
-{
-	uint32_t n = comm->n_members - i - 1, column = comm->members[i].column;
-
-	memmove(comm->ranks + i, comm->ranks + i + 1, n * sizeof(*comm->ranks));
-	memmove(comm->members + i, comm->members + i + 1, n * sizeof(*comm->members));
-	comm->n_members--;
-	/* the last column takes the freed one's place: columns stay dense */
-	comm->n_columns--;
-	verdict_comm__move_column(comm, comm->n_columns, column);
-	for (uint32_t k = 0; k < comm->n_members; k++) {
-		if (comm->members[k].column == comm->n_columns)
-			comm->members[k].column = column;
-	}
-}
-
-/* Whoever holds the rank and has left makes room for one who comes. */
-static void verdict_comm__drop_left(struct verdict_comm *comm, int32_t rank)
-{
-	uint32_t i = verdict_comm__place(comm, rank);
-
-	while (i < comm->n_members && comm->ranks[i].member.rank == rank) {
-		if (comm->members[i].has_left)
-			verdict_comm__remove(comm, i);
-		else
-			i++;
-	}
-}
-
-static int verdict_comm__grow(struct verdict_comm *comm)
-{
-	uint32_t room = comm->room ? comm->room * 2 : 8;
-	struct verdict_rank *ranks;
-	struct member *members;
-
-	if (comm->n_members < comm->room)
-		return 0;
-	if (room > MAX_MEMBERS)
-		return -ENOSPC;
-	ranks = realloc(comm->ranks, room * sizeof(*ranks));
-	if (!ranks)
-		return -ENOMEM;
-	comm->ranks = ranks;
-	members = realloc(comm->members, room * sizeof(*members));
-	if (!members)
-		return -ENOMEM;
-	comm->members = members;
-	comm->room = room;
-	return 0;
-}
-
-static int verdict_comm__insert(struct verdict_comm *comm, const struct verdict_member *member,
-				bool whole, uint64_t now_ns)
-{
-	uint32_t i, n;
-	int err;
-
-	verdict_comm__drop_left(comm, member->rank);
-	err = verdict_comm__grow(comm);
-	if (err)
-		return err;
-	i = verdict_comm__place(comm, member->rank);
-	n = comm->n_members - i;
-	memmove(comm->ranks + i + 1, comm->ranks + i, n * sizeof(*comm->ranks));
-	memmove(comm->members + i + 1, comm->members + i, n * sizeof(*comm->members));
-	comm->ranks[i] = (struct verdict_rank){
-		.member = *member,
-		.joined_ns = now_ns,
-		.last_operation = NCCL_OP_MAX,
-		.last_sequence = VERDICT_NO_SEQUENCE,
-		.gpu = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE},
-	};
-	comm->members[i] = (struct member){.column = comm->n_columns++, .whole = whole};
-	for (int op = 0; op < NCCL_OP_MAX; op++) {
-		comm->members[i].reached[op] = whole ? 0 : VERDICT_NO_SEQUENCE;
-		comm->members[i].reached_ns[op] = now_ns;
-	}
-	comm->n_members++;
-	return 0;
-}
-
 /* What was counted from the creation on is not known any more; NCCL's own numbers are. */
 static void member__is_not_whole(struct member *member)
 {
 	member->whole = false;
+	member->is_gap = true;
 	for (int op = 0; op < NCCL_OP_MAX; op++) {
 		if (!member->reached[op] || op >= NCCL_OP_AlltoAll)
-			member->reached[op] = VERDICT_NO_SEQUENCE;
+			member->reached[op] = member->called[op] = VERDICT_NO_SEQUENCE;
 	}
 }
 
@@ -294,41 +163,41 @@ void verdicts__join(struct verdicts *verdicts, const struct verdict_member *memb
 void verdicts__leave(struct verdicts *verdicts, const struct verdict_member *member,
 		     enum verdict_end how, uint64_t now_ns)
 {
-	struct verdict_comm *comm = verdicts__comm(verdicts, member->hash, member->n_ranks);
-	int32_t i = comm ? verdict_comm__index(comm, member) : -1;
+	struct member *m;
+	uint32_t i;
+	struct verdict_comm *comm = verdicts__member(verdicts, member, &i);
 
-	if (i < 0 || comm->members[i].has_left)
+	if (!comm)
 		return;
-	comm->members[i].has_left = true;
-	comm->members[i].how = how;
-	comm->members[i].left_ns = now_ns;
-	if (how == VERDICT_END_ABORTED)
-		comm->has_aborted = true;
+	m = &comm->members[i];
+	m->has_left = true;
+	m->how = how;
+	m->left_ns = now_ns;
 	/* of two that held the rank the other one is right from now on */
-	if (comm->is_contested) {
-		uint32_t first = verdict_comm__place(comm, member->rank);
-
-		for (uint32_t k = first; k < comm->n_members; k++) {
-			if (comm->ranks[k].member.rank != member->rank)
-				break;
-			if (!comm->members[k].has_left) {
-				verdict_comm__remove(comm, i);
-				break;
-			}
-		}
-	}
+	if (comm->is_contested && verdict_comm__living(comm, member->rank) >= 0)
+		verdict_comm__remove(comm, i);
 	verdict_comm__recount(comm);
+}
+
+static void member__lose(struct member *member)
+{
+	member->is_gap = true;
+	member->peers_unsure = true;
+	/* the order of calls not yet looked at may have holes */
+	member->n_linked = member->n_logged;
 }
 
 void verdicts__lost(struct verdicts *verdicts, uint32_t tgid, uint64_t now_ns)
 {
 	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next) {
-		bool is_hit = !tgid;
+		for (uint32_t i = 0; i < comm->n_members; i++) {
+			struct member *m = &comm->members[i];
 
-		for (uint32_t i = 0; i < comm->n_members && !is_hit; i++)
-			is_hit = comm->ranks[i].member.tgid == tgid && !comm->members[i].has_left;
-		if (is_hit)
+			if (m->has_left || (tgid && comm->ranks[i].member.tgid != tgid))
+				continue;
+			member__lose(m);
 			comm->lost_ns = now_ns;
+		}
 	}
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is known of GPUs, and what follows from it. */
-#include <stdio.h>
-#include <string.h>
-
+/*
+ * Whose GPU does not start, or does not get done, what all have called. Only where a plugin tells.
+ * The oldest launch in flight counts: as long as another one takes its place, GPUs get on.
+ */
 #include "verdict_private.h"
 
 static bool gpu__is_same(const struct verdict_gpu *a, const struct verdict_gpu *b)
@@ -11,18 +11,27 @@ static bool gpu__is_same(const struct verdict_gpu *a, const struct verdict_gpu *
 	       a->operation == b->operation && a->sequence == b->sequence;
 }
 
+static void verdict_comm__flown(struct verdict_comm *comm, const struct member *m, uint64_t now_ns)
+{
+	if (m->gpu_since_ns && since(now_ns, m->gpu_since_ns) > NSEC_PER_SEC)
+		habit__add(&comm->flights, now_ns - m->gpu_since_ns, now_ns);
+	if (m->gpu_started_ns && since(now_ns, m->gpu_started_ns) > NSEC_PER_SEC)
+		habit__add(&comm->runs, now_ns - m->gpu_started_ns, now_ns);
+}
+
 void verdicts__gpu(struct verdicts *verdicts, const struct verdict_member *member,
 		   const struct verdict_gpu *gpu, uint64_t now_ns)
 {
-	struct verdict_comm *comm = verdicts__comm(verdicts, member->hash, member->n_ranks);
-	int32_t i = comm ? verdict_comm__index(comm, member) : -1;
+	uint32_t i;
+	struct verdict_comm *comm = verdicts__member(verdicts, member, &i);
 	struct member *m;
 
-	if (i < 0 || comm->members[i].has_left)
+	if (!comm)
 		return;
 	m = &comm->members[i];
 	if (!gpu__is_same(gpu, &comm->ranks[i].gpu)) {
-		m->gpu_since_ns = now_ns;
+		verdict_comm__flown(comm, m, now_ns);
+		m->gpu_since_ns = gpu->n_in_flight ? now_ns : 0;
 		m->gpu_started_ns = 0;
 	}
 	if (gpu->n_in_flight && gpu->started && !m->gpu_started_ns)
@@ -31,73 +40,145 @@ void verdicts__gpu(struct verdicts *verdicts, const struct verdict_member *membe
 	comm->ranks[i].gpu_told_ns = now_ns;
 }
 
-void verdicts__timed(struct verdicts *verdicts, const struct verdict_timed *timed)
+/* What the GPUs of the living ranks do. */
+struct flights {
+	struct rank_set started, not_started, unknown, done;
+	uint32_t n_started, n_not_started, n_unknown, n_done, n_silent;
+	uint64_t since_ns;   /* since when all that fly stand */
+	uint64_t started_ns; /* since when those that have started run */
+	enum nccl_operation operation;
+	uint64_t sequence;
+};
+
+/* It is at a later number than the hindmost. */
+static bool gpu__is_past(const struct verdict_gpu *gpu, const struct flights *f)
 {
-	verdicts__moved(verdicts, &timed->member, timed->gpu_start_ns);
+	return gpu->operation == f->operation && gpu->sequence != VERDICT_NO_SEQUENCE &&
+	       f->sequence != VERDICT_NO_SEQUENCE && gpu->sequence > f->sequence;
 }
 
-/* Letters and digits are enough for NCCL's names; anything else is of no use to a reader. */
-void verdicts__error(struct verdicts *verdicts, const struct verdict_member *member,
-		     const char *result, uint64_t now_ns)
+/* The operation of the first rank that has a launch in flight, and its least number. */
+static void flights__find_hindmost(struct flights *f, const struct verdict_rank *rank)
 {
-	struct verdict_comm *comm = verdicts__comm(verdicts, member->hash, member->n_ranks);
-	int32_t i = comm ? verdict_comm__index(comm, member) : -1;
-	struct member *m;
-	size_t n = 0;
+	const struct verdict_gpu *gpu = &rank->gpu;
 
-	if (i < 0)
+	if (!rank->gpu_told_ns || !gpu->n_in_flight)
 		return;
-	m = &comm->members[i];
-	if (!m->error[0])
-		m->error_ns = now_ns;
-	for (; n < sizeof(m->error) - 1 && result[n]; n++) {
-		char c = result[n] | 0x20;
-
-		m->error[n] = (c >= 'a' && c <= 'z') || (result[n] >= '0' && result[n] <= '9')
-				      ? result[n]
-				      : '_';
-	}
-	m->error[n] = 0;
+	if (f->operation == NCCL_OP_MAX)
+		f->operation = gpu->operation;
+	if (gpu->operation == f->operation && gpu->sequence < f->sequence)
+		f->sequence = gpu->sequence;
 }
 
-bool verdict_comm__find_on_gpu(struct verdict_comm *comm, uint64_t now_ns)
+static void flights__add(struct flights *f, const struct verdict_rank *rank, const struct member *m,
+			 uint32_t i)
 {
-	struct finding f = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE};
-	uint32_t n_flying = 0, n_started = 0, n_not_started = 0;
-	uint64_t since_ns = 0;
+	const struct verdict_gpu *gpu = &rank->gpu;
+
+	if (!rank->gpu_told_ns) {
+		f->n_silent++;
+		return;
+	}
+	if (!gpu->n_in_flight || gpu__is_past(gpu, f)) {
+		f->n_done++;
+		rank_set__add(&f->done, i);
+		return;
+	}
+	f->since_ns = later(f->since_ns, m->gpu_since_ns);
+	if (gpu->started) {
+		f->n_started++;
+		rank_set__add(&f->started, i);
+		f->started_ns = later(f->started_ns, m->gpu_started_ns);
+	} else if (gpu->start_known) {
+		f->n_not_started++;
+		rank_set__add(&f->not_started, i);
+	} else {
+		f->n_unknown++;
+		rank_set__add(&f->unknown, i);
+	}
+}
+
+static struct flights verdict_comm__flights(const struct verdict_comm *comm)
+{
+	struct flights f = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE};
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		const struct verdict_gpu *gpu = &comm->ranks[i].gpu;
-		const struct member *m = &comm->members[i];
-
-		if (m->has_left || !comm->ranks[i].gpu_told_ns || !gpu->n_in_flight)
-			continue;
-		n_flying++;
-		f.operation = gpu->operation;
-		f.sequence = gpu->sequence;
-		if (m->gpu_since_ns > since_ns)
-			since_ns = m->gpu_since_ns;
-		if (gpu->started) {
-			n_started++;
-			rank_set__add(&f.waiting, i);
-		} else if (gpu->start_known) {
-			n_not_started++;
-			rank_set__add(&f.culprits, i);
-		}
+		if (!comm->members[i].has_left)
+			flights__find_hindmost(&f, &comm->ranks[i]);
 	}
-	if (!n_flying || since(now_ns, since_ns) < MIN_THRESHOLD_NS)
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (!comm->members[i].has_left)
+			flights__add(&f, &comm->ranks[i], &comm->members[i], i);
+	}
+	return f;
+}
+
+bool verdict_comm__is_flying(const struct verdict_comm *comm, uint64_t now_ns)
+{
+	struct flights f = verdict_comm__flights(comm);
+
+	return f.since_ns && since(now_ns, f.since_ns) >= MIN_THRESHOLD_NS;
+}
+
+/* Some run, or are done, and wait for those that have not started. */
+static bool flights__some_late(const struct flights *f, struct finding *ret)
+{
+	if (!f->n_not_started || !(f->n_started + f->n_done))
 		return false;
-	f.since_ns = since_ns;
-	if (n_not_started && n_started)
-		f.cause = VERDICT_GPU_NOT_STARTED;
-	else if (n_started == comm->n_living && comm->n_living == (uint32_t)comm->n_ranks)
-		f.cause = VERDICT_GPU_NOT_DONE;
-	else if (n_started == comm->n_living)
-		f.cause = VERDICT_ELSEWHERE;
+	ret->cause = VERDICT_GPU_NOT_STARTED;
+	ret->culprits = f->not_started;
+	ret->waiting = f->started;
+	return true;
+}
+
+/* All run and none gets done, or only some do. */
+static bool flights__none_done(const struct flights *f, const struct verdict_comm *comm,
+			       struct finding *ret)
+{
+	if (!f->n_started || f->n_not_started || f->n_unknown || f->n_silent)
+		return false;
+	ret->cause = f->n_done || comm->n_living == (uint32_t)comm->n_ranks ? VERDICT_GPU_NOT_DONE
+									    : VERDICT_ELSEWHERE;
+	if (f->n_done)
+		ret->culprits = f->started;
 	else
+		ret->waiting = f->started;
+	return true;
+}
+
+/*
+ * Nobody has started, or it is not known: the GPUs may just be computing, and nobody waits. Only
+ * when that lasts as long as what is stuck is it a fault.
+ */
+static void flights__in_queue(const struct flights *f, struct finding *ret)
+{
+	if (f->n_not_started && !f->n_unknown) {
+		ret->cause = VERDICT_GPU_NOT_STARTED;
+		ret->culprits = f->not_started;
+		return;
+	}
+	ret->cause = VERDICT_GPU_NOT_DONE;
+	ret->waiting = f->unknown;
+}
+
+bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
+			       struct finding *ret)
+{
+	struct flights f = verdict_comm__flights(comm);
+	const struct habit *habit = &comm->runs;
+	uint64_t least_ns = MIN_THRESHOLD_NS;
+
+	*ret = (struct finding){.operation = f.operation, .sequence = f.sequence};
+	if (!f.since_ns)
 		return false;
-	f.state = since(now_ns, since_ns) >= comm->owner->options.stuck_after_ns ? VERDICT_STUCK
-										 : VERDICT_WAITING;
-	comm->finding = f;
+	ret->since_ns = later(f.since_ns, f.started_ns);
+	if (!flights__some_late(&f, ret) && !flights__none_done(&f, comm, ret)) {
+		flights__in_queue(&f, ret);
+		habit = &comm->flights;
+		least_ns = later(MIN_FLIGHT_NS, comm->owner->options.stuck_after_ns);
+	}
+	if (since(now_ns, ret->since_ns) < verdict_comm__threshold(comm, habit, least_ns, now_ns))
+		return false;
+	ret->state = verdict_comm__waits_or_stuck(comm, ret->since_ns, now_ns);
 	return true;
 }

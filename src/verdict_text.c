@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Words for states, and the sentence for whoever reads it at 3 a.m. */
-#include <stdio.h>
-
-#include "verdict_private.h"
+/* Names. */
+#include "verdict.h"
 
 /* exit_status and severity: contract.md. */
 static const struct {
@@ -65,12 +63,4 @@ const char *verdict_cause__name(enum verdict_cause cause)
 	};
 
 	return (unsigned int)cause < VERDICT_CAUSES ? names[cause] : "unknown";
-}
-
-void verdict_comm__explain(const struct verdict_comm *comm, struct verdict *v, uint64_t now_ns)
-{
-	v->n_evidence = 0;
-	(void)comm;
-	snprintf(v->why, sizeof(v->why), "%s (%s) for %llu s", verdict_state__name(v->state),
-		 verdict_cause__name(v->cause), since(now_ns, v->since_ns) / NSEC_PER_SEC);
 }

@@ -34,13 +34,17 @@ def made(series, comms, family=CALLS, **labels):
     return sum(series.sum(family, comm=c.hash, rank=str(c.rank), **labels) for c in comms)
 
 
-
 def expect(agent, comms, calls):
     """Exactly so many calls: reached, and not passed later."""
     agent.until(lambda s: made(s, comms) >= calls, f"{calls} calls", 20)
     series = agent.fresh(2)
     assert made(series, comms) == calls, (made(series, comms), calls)
     return series
+
+
+def has_identity(series, comm, identity):
+    return series.get("nccl_communicator_info", comm=comm.hash, rank=str(comm.rank),
+                      identity=identity)
 
 
 class Monotone:
@@ -174,7 +178,7 @@ def test_who_comes_later_is_probed_at_once():
     job.do("hammer", 2, PAUSE_US)
     wait_probed(job.pid, False)
     late, late_comms = plain()
-    wait_probed(late.pid, True, 1)
+    wait_probed(late.pid)
     late.do("call", "ncclAllReduce", 0, 100, 7, 1234)
     assert not is_probed(job.pid)
     calls = int(job.do("stop")[0])
@@ -218,11 +222,10 @@ def test_an_agent_that_was_held_up_does_not_claim_all():
     after = late.make("init", 7, 8, 3)
     time.sleep(0.1)
     late.do("call", "ncclAllReduce", 7, 100, 7, 30)
-    series = agent.until(lambda s: made(s, [after]) == 30, "what came later")
+    agent.until(lambda s: made(s, [after]) == 30, "what came later")
+    series = agent.until(lambda s: has_identity(s, after, "observed"), "its making was seen")
     assert made(series, late_comms) == 10
-    for comm, identity in ((late_comms[0], "recovered"), (after, "observed")):
-        labels = {"comm": comm.hash, "rank": str(comm.rank), "identity": identity}
-        assert series.get("nccl_communicator_info", **labels), (comm, identity)
+    assert has_identity(series, late_comms[0], "recovered")
     expect(agent, comms, int(job.do("stop")[0]))
 
 
@@ -239,7 +242,7 @@ def test_who_captures_keeps_the_probes():
     nbt.wait_for(lambda: not any(is_probed(pid) for pid in sim.pids), "both handed over", 20)
     assert sim.process.stdout.readline() == "first\n"
     for pid in sim.pids:
-        wait_probed(pid, True, 2)
+        wait_probed(pid)
     sim.go()
     sim.wait_done()
     expected = {("AllReduce", "launched"): 2 * 1205, ("AllReduce", "captured"): 2 * 3,

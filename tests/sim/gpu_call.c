@@ -72,7 +72,8 @@ enum flow call_compute(struct line_state *line, const struct instruction *i)
 
 	if (lacks_gpu(rank, i, &flow))
 		return flow;
-	ns = i->ns == COMPUTE_FOREVER ? GPU_FOREVER : (uint64_t)i->ns;
+	ns = i->ns == COMPUTE_FOREVER ? GPU_FOREVER :
+					  (uint64_t)line_span_ns(line, i);
 	return checked(rank, i, rank->cuda.cuda_sim_compute(rank->stream[i->stream], ns));
 }
 

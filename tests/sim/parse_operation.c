@@ -78,7 +78,7 @@ int parse_compute(struct parser *p, struct instruction *i)
 		i->ns = COMPUTE_FOREVER;
 		error = parse_next(p);
 	} else {
-		error = parse_duration(p, i);
+		error = parse_span(p, i);
 	}
 	return error ? error : parse_stream(p, i);
 }

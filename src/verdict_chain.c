@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A process is in several communicators. One that is behind in the first because it waits in the
+ * second is not who is to blame: whoever it waits for there is.
+ */
+#include <stdlib.h>
+
+#include "verdict_private.h"
+
+/* A process that waits for another in a communicator: the first one found. */
+struct waiter {
+	struct waiter_key {
+		uint32_t tgid;
+		enum verdict_state state; /* waiting (stuck, too), or straggler */
+	} key;
+	struct verdict_comm *comm;
+	uint32_t index;
+	UT_hash_handle hh;
+};
+
+/* Its culprits may be victims themselves. */
+static bool finding__chains(const struct finding *f)
+{
+	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_GPU_NOT_STARTED ||
+	       f->state == VERDICT_STRAGGLER;
+}
+
+static bool finding__has_victims(const struct finding *f)
+{
+	return f->state == VERDICT_WAITING || f->state == VERDICT_STUCK ||
+	       f->state == VERDICT_STRAGGLER || f->cause == VERDICT_ENDED;
+}
+
+static struct waiter_key waiter_key__of(const struct verdict_comm *comm, uint32_t index)
+{
+	return (struct waiter_key){
+		.tgid = comm->ranks[index].member.tgid,
+		.state = comm->finding.state == VERDICT_STRAGGLER ? VERDICT_STRAGGLER
+								  : VERDICT_WAITING,
+	};
+}
+
+static bool verdict_comm__blames(const struct verdict_comm *comm, uint32_t tgid)
+{
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (comm->ranks[i].member.tgid == tgid && rank_set__has(&comm->finding.culprits, i))
+			return true;
+	}
+	return false;
+}
+
+static void waiters__add(struct waiter **waiters, struct verdict_comm *comm, uint32_t i)
+{
+	struct waiter_key key = waiter_key__of(comm, i);
+	struct waiter *waiter;
+
+	if (verdict_comm__blames(comm, key.tgid))
+		return;
+	HASH_FIND(hh, *waiters, &key, sizeof(key), waiter);
+	if (waiter)
+		return;
+	waiter = calloc(1, sizeof(*waiter));
+	if (!waiter)
+		return;
+	waiter->key = key;
+	waiter->comm = comm;
+	waiter->index = i;
+	HASH_ADD(hh, *waiters, key, sizeof(key), waiter);
+}
+
+/* Who waits there by what was found, or has a launch that does not get done, for whatever reason.
+ */
+static void waiters__gather(struct waiter **waiters, struct verdict_comm *comm, uint64_t now_ns)
+{
+	bool has_victims = finding__has_victims(&comm->finding);
+
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct member *m = &comm->members[i];
+
+		if (m->has_left)
+			continue;
+		if ((has_victims && rank_set__has(&comm->finding.waiting, i)) ||
+		    (m->gpu_since_ns && since(now_ns, m->gpu_since_ns) >= MIN_THRESHOLD_NS))
+			waiters__add(waiters, comm, i);
+	}
+}
+
+/* Somebody it waits for there waits for it here: then both are to blame. */
+static bool verdict_comm__is_circle(const struct verdict_comm *comm,
+				    const struct verdict_comm *other)
+{
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (rank_set__has(&comm->finding.waiting, i) &&
+		    verdict_comm__blames(other, comm->ranks[i].member.tgid))
+			return true;
+	}
+	return false;
+}
+
+static struct waiter *verdict_comm__excuse(struct verdict_comm *comm, struct waiter *waiters,
+					   uint32_t index)
+{
+	struct waiter_key key = waiter_key__of(comm, index);
+	struct waiter *waiter;
+
+	HASH_FIND(hh, waiters, &key, sizeof(key), waiter);
+	if (!waiter || waiter->comm == comm)
+		return NULL;
+	/* a process that holds several of the ranks: which of them waits is not known */
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (i != index && comm->ranks[i].member.tgid == key.tgid &&
+		    !comm->members[i].has_left)
+			return NULL;
+	}
+	return waiter;
+}
+
+static struct chain chain__of(const struct verdict_comm *comm, uint32_t index,
+			      const struct waiter *waiter)
+{
+	const struct verdict_comm *other = waiter->comm;
+	struct chain chain = {
+		.hash = other->hash,
+		.operation = other->finding.operation,
+		.sequence = other->finding.sequence,
+		.rank = comm->ranks[index].member.rank,
+		.culprit = -1,
+	};
+
+	for (uint32_t i = 0; i < other->n_members && chain.culprit < 0; i++) {
+		if (!rank_set__has(&other->finding.culprits, i))
+			continue;
+		chain.culprit = other->ranks[i].member.rank;
+		chain.culprit_tgid = other->ranks[i].member.tgid;
+	}
+	return chain;
+}
+
+static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
+						    struct waiter *waiters)
+{
+	struct finding f = comm->finding;
+
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		struct waiter *waiter;
+
+		if (!rank_set__has(&comm->finding.culprits, i))
+			continue;
+		waiter = verdict_comm__excuse(comm, waiters, i);
+		if (!waiter ||
+		    (f.state == VERDICT_STRAGGLER && verdict_comm__is_circle(comm, waiter->comm)))
+			continue;
+		comm->chain = chain__of(comm, i, waiter);
+		comm->members[i].excused_ns = comm->owner->now_ns;
+		rank_set__drop(&f.culprits, i);
+		rank_set__add(&f.waiting, i);
+	}
+	if (rank_set__count(&f.culprits)) {
+		comm->chain = (struct chain){};
+		return f;
+	}
+	/* all wait elsewhere: who keeps this communicator waiting is named, with what for */
+	if (f.state != VERDICT_STRAGGLER)
+		return comm->finding;
+	return (struct finding){
+		.state = comm->activity,
+		.since_ns = comm->active_ns,
+		.operation = NCCL_OP_MAX,
+		.sequence = VERDICT_NO_SEQUENCE,
+	};
+}
+
+static void verdicts__excuse(struct verdicts *verdicts, struct waiter *waiters)
+{
+	struct verdict_comm *comm;
+
+	for (comm = verdicts->first; comm; comm = comm->next) {
+		if (finding__chains(&comm->finding))
+			comm->unchained = verdict_comm__without_excused(comm, waiters);
+	}
+	/* only now, so that all are judged by the same findings */
+	for (comm = verdicts->first; comm; comm = comm->next) {
+		if (finding__chains(&comm->finding))
+			comm->finding = comm->unchained;
+	}
+}
+
+void verdicts__chain(struct verdicts *verdicts)
+{
+	struct waiter *waiters = NULL, *waiter, *next;
+	bool any_chains = false;
+
+	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
+		any_chains |= finding__chains(&comm->finding);
+	if (!any_chains)
+		return;
+	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
+		waiters__gather(&waiters, comm, verdicts->now_ns);
+	if (HASH_COUNT(waiters))
+		verdicts__excuse(verdicts, waiters);
+	HASH_ITER(hh, waiters, waiter, next)
+	{
+		HASH_DEL(waiters, waiter);
+		free(waiter);
+	}
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who comes last again and again, judged by host calls: whoever keeps its peers waiting for a share
+ * of the time that matters, in nearly all of the recent slices, by more than chance does.
+ */
+#include "verdict_private.h"
+
+#define MIN_SLICES    10
+#define MAX_SLICES    32
+#define MIN_STREAK_NS (4500 * NSEC_PER_MSEC)
+#define LONG_NS	      (60 * NSEC_PER_SEC)
+
+/* The newest closed slices, `scale` of them taken together: so that each has a whole step. */
+struct window {
+	const struct verdict_comm *comm;
+	const struct late *late;
+	uint32_t scale, n;
+};
+
+static struct window window__of(const struct verdict_comm *comm, uint32_t scale)
+{
+	const struct late *late = comm->late;
+	uint64_t n = late->n_slices < LATE_SLICES ? late->n_slices : LATE_SLICES - 1;
+
+	n /= scale;
+	return (struct window){comm, late, scale, n < MAX_SLICES ? n : MAX_SLICES};
+}
+
+/* The first of those that make up the k-th newest (0: the newest). */
+static uint64_t window__first(const struct window *w, uint32_t k)
+{
+	return w->late->n_slices - (uint64_t)(k + 1) * w->scale;
+}
+
+static uint64_t window__start_ns(const struct window *w, uint32_t k)
+{
+	return w->late->slices[window__first(w, k) % LATE_SLICES].start_ns;
+}
+
+static uint64_t window__duration_ns(const struct window *w, uint32_t k)
+{
+	uint64_t last = window__first(w, k) + w->scale - 1;
+
+	return since(w->late->slices[last % LATE_SLICES].end_ns, window__start_ns(w, k));
+}
+
+static uint64_t window__waste_ns(const struct window *w, uint32_t k, uint32_t column)
+{
+	uint64_t first = window__first(w, k), sum_us = 0;
+
+	for (uint32_t i = 0; i < w->scale; i++)
+		sum_us +=
+			w->late->waste_us[(first + i) % LATE_SLICES * w->late->n_columns + column];
+	return sum_us * 1000;
+}
+
+/*
+ * What a rank must exceed to be late in that slice: a twentieth of the time, or ten milliseconds
+ * and a fiftieth; and four times what all but a quarter of the ranks are late by.
+ */
+static uint64_t window__limit_ns(const struct window *w, uint32_t k)
+{
+	uint64_t duration_ns = window__duration_ns(w, k), limit_ns = duration_ns / 50, others_ns;
+	uint64_t wastes[MAX_MEMBERS];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->comm->n_members; i++) {
+		if (!w->comm->members[i].has_left)
+			wastes[n++] = window__waste_ns(w, k, w->comm->members[i].column);
+	}
+	if (limit_ns < 10 * NSEC_PER_MSEC)
+		limit_ns = 10 * NSEC_PER_MSEC;
+	if (limit_ns > duration_ns / 20)
+		limit_ns = duration_ns / 20;
+	others_ns = n > 1 ? 4 * select__nth(wastes, n, n - 1 - (n < 8 ? 1 : n / 4)) : ~0ULL;
+	return later(limit_ns, others_ns);
+}
+
+/* Of the n newest slices, in how many is it late? With `per` a hundred the limit is the usual one.
+ */
+static uint32_t window__count(const struct window *w, uint32_t column, uint32_t n, uint32_t per)
+{
+	uint32_t n_late = 0;
+
+	for (uint32_t k = 0; k < n; k++)
+		n_late += window__waste_ns(w, k, column) * 100 >= window__limit_ns(w, k) * per;
+	return n_late;
+}
+
+/* Share of the time that others lose by this rank more than by the others, slice by slice. */
+static void window__series(const struct window *w, uint32_t column, uint32_t n, double *ret)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		double own = window__waste_ns(w, k, column), others = 0;
+		uint32_t n_others = 0;
+
+		for (uint32_t i = 0; i < w->comm->n_members; i++) {
+			const struct member *m = &w->comm->members[i];
+
+			if (m->has_left || m->column == column)
+				continue;
+			others += window__waste_ns(w, k, m->column);
+			n_others++;
+		}
+		ret[k] = (own - others / (n_others ? n_others : 1)) /
+			 later(window__duration_ns(w, k), 1);
+	}
+}
+
+static bool window__is_significant(const struct window *w, uint32_t column, double *ret_waste)
+{
+	double series[MAX_SLICES];
+
+	window__series(w, column, w->n, series);
+	return doubles__beyond_chance(series, w->n, ret_waste);
+}
+
+/* ---- the verdict ---- */
+
+/* Since when: from there on it is late in four of five slices. */
+static uint64_t window__since(const struct window *w, uint32_t column)
+{
+	uint32_t n_late = 0;
+	uint64_t since_ns = window__start_ns(w, 0);
+
+	for (uint32_t k = 0; k < w->n; k++) {
+		bool is_late = window__waste_ns(w, k, column) >= window__limit_ns(w, k);
+
+		n_late += is_late;
+		if (is_late && n_late * 5 >= (k + 1) * 4)
+			since_ns = window__start_ns(w, k);
+	}
+	return since_ns;
+}
+
+static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
+{
+	uint64_t seen_ns = since(w->late->slices[(w->late->n_slices - 1) % LATE_SLICES].end_ns,
+				 window__start_ns(w, w->n - 1));
+	uint32_t n_late = window__count(w, column, MIN_SLICES, 100);
+
+	if (rank_set__has(&w->late->culprits, column)) {
+		window__is_significant(w, column, ret_waste);
+		return window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
+	}
+	if (n_late < MIN_SLICES * 8 / 10 || !window__is_significant(w, column, ret_waste))
+		return false;
+	switch (verdict_comm__is_waited_for(w->comm, column)) {
+	case WAITED_YES:
+		return true;
+	case WAITED_OPEN:
+		return seen_ns >= LONG_NS && window__count(w, column, w->n, 100) * 20 >= w->n * 19;
+	default:
+		return false;
+	}
+}
+
+static void verdict_comm__look_for_stragglers(struct verdict_comm *comm)
+{
+	struct late *late = comm->late;
+	struct rank_set culprits = {};
+	uint64_t since_ns = ~0ULL;
+
+	for (uint32_t scale = 1; scale <= LATE_SLICES / MIN_SLICES; scale *= 2) {
+		struct window w = window__of(comm, scale);
+
+		if (w.n < MIN_SLICES)
+			break;
+		if (since(late->slices[(late->n_slices - 1) % LATE_SLICES].end_ns,
+			  window__start_ns(&w, MIN_SLICES - 1)) < MIN_STREAK_NS)
+			continue;
+		for (uint32_t i = 0; i < comm->n_members; i++) {
+			uint32_t column = comm->members[i].column;
+			uint64_t start_ns;
+
+			if (comm->members[i].has_left || rank_set__has(&culprits, column) ||
+			    !window__is_straggler(&w, column, &late->waste))
+				continue;
+			rank_set__add(&culprits, column);
+			start_ns = window__since(&w, column);
+			since_ns = start_ns < since_ns ? start_ns : since_ns;
+			late->share = (double)window__count(&w, column, w.n, 100) / w.n;
+		}
+	}
+	if (!rank_set__count(&late->culprits))
+		late->since_ns = since_ns;
+	late->culprits = culprits;
+}
+
+bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret)
+{
+	struct late *late = comm->late;
+	const struct slice *last;
+
+	if (!late || !late->n_slices || comm->n_living < 2)
+		return false;
+	if (late->n_evaluated != late->n_slices)
+		verdict_comm__look_for_stragglers(comm);
+	late->n_evaluated = late->n_slices;
+	last = &late->slices[(late->n_slices - 1) % LATE_SLICES];
+	if (!rank_set__count(&late->culprits) ||
+	    since(now_ns, last->end_ns) > 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS)
+		return false;
+	*ret = (struct finding){
+		.state = VERDICT_STRAGGLER,
+		.cause = VERDICT_LATE,
+		.since_ns = late->since_ns,
+		.operation = NCCL_OP_MAX,
+		.sequence = VERDICT_NO_SEQUENCE,
+	};
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct member *m = &comm->members[i];
+
+		if (m->has_left)
+			continue;
+		if (!rank_set__has(&late->culprits, m->column)) {
+			rank_set__add(&ret->waiting, i);
+			continue;
+		}
+		rank_set__add(&ret->culprits, i);
+		if (ret->operation == NCCL_OP_MAX) {
+			ret->operation = m->late_operation;
+			ret->sequence = m->late_sequence;
+		}
+	}
+	return rank_set__count(&ret->culprits);
+}
