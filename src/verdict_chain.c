@@ -18,10 +18,17 @@ struct waiter {
 	UT_hash_handle hh;
 };
 
+/* Its culprits may be victims themselves. */
 static bool finding__chains(const struct finding *f)
 {
-	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_LATE ||
-	       f->cause == VERDICT_LATE_ON_GPU;
+	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_GPU_NOT_STARTED ||
+	       f->state == VERDICT_STRAGGLER;
+}
+
+static bool finding__has_victims(const struct finding *f)
+{
+	return f->state == VERDICT_WAITING || f->state == VERDICT_STUCK ||
+	       f->state == VERDICT_STRAGGLER || f->cause == VERDICT_ENDED;
 }
 
 static struct waiter_key waiter_key__of(const struct verdict_comm *comm, uint32_t index)
@@ -42,25 +49,39 @@ static bool verdict_comm__blames(const struct verdict_comm *comm, uint32_t tgid)
 	return false;
 }
 
-static void waiters__add(struct waiter **waiters, struct verdict_comm *comm)
+static void waiters__add(struct waiter **waiters, struct verdict_comm *comm, uint32_t i)
 {
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		struct waiter_key key = waiter_key__of(comm, i);
-		struct waiter *waiter;
+	struct waiter_key key = waiter_key__of(comm, i);
+	struct waiter *waiter;
 
-		if (!rank_set__has(&comm->finding.waiting, i) ||
-		    verdict_comm__blames(comm, key.tgid))
+	if (verdict_comm__blames(comm, key.tgid))
+		return;
+	HASH_FIND(hh, *waiters, &key, sizeof(key), waiter);
+	if (waiter)
+		return;
+	waiter = calloc(1, sizeof(*waiter));
+	if (!waiter)
+		return;
+	waiter->key = key;
+	waiter->comm = comm;
+	waiter->index = i;
+	HASH_ADD(hh, *waiters, key, sizeof(key), waiter);
+}
+
+/* Who waits there by what was found, or has a launch that does not get done, for whatever reason.
+ */
+static void waiters__gather(struct waiter **waiters, struct verdict_comm *comm, uint64_t now_ns)
+{
+	bool has_victims = finding__has_victims(&comm->finding);
+
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct member *m = &comm->members[i];
+
+		if (m->has_left)
 			continue;
-		HASH_FIND(hh, *waiters, &key, sizeof(key), waiter);
-		if (waiter)
-			continue;
-		waiter = calloc(1, sizeof(*waiter));
-		if (!waiter)
-			return;
-		waiter->key = key;
-		waiter->comm = comm;
-		waiter->index = i;
-		HASH_ADD(hh, *waiters, key, sizeof(key), waiter);
+		if ((has_victims && rank_set__has(&comm->finding.waiting, i)) ||
+		    (m->gpu_since_ns && since(now_ns, m->gpu_since_ns) >= MIN_THRESHOLD_NS))
+			waiters__add(waiters, comm, i);
 	}
 }
 
@@ -130,6 +151,7 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 		    (f.state == VERDICT_STRAGGLER && verdict_comm__is_circle(comm, waiter->comm)))
 			continue;
 		comm->chain = chain__of(comm, i, waiter);
+		comm->members[i].excused_ns = comm->owner->now_ns;
 		rank_set__drop(&f.culprits, i);
 		rank_set__add(&f.waiting, i);
 	}
@@ -148,20 +170,10 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 	};
 }
 
-void verdicts__chain(struct verdicts *verdicts)
+static void verdicts__excuse(struct verdicts *verdicts, struct waiter *waiters)
 {
-	struct waiter *waiters = NULL, *waiter, *next;
 	struct verdict_comm *comm;
-	uint32_t n = 0;
 
-	for (comm = verdicts->first; comm; comm = comm->next)
-		n += finding__chains(&comm->finding);
-	if (n < 2)
-		return;
-	for (comm = verdicts->first; comm; comm = comm->next) {
-		if (finding__chains(&comm->finding))
-			waiters__add(&waiters, comm);
-	}
 	for (comm = verdicts->first; comm; comm = comm->next) {
 		if (finding__chains(&comm->finding))
 			comm->unchained = verdict_comm__without_excused(comm, waiters);
@@ -171,6 +183,21 @@ void verdicts__chain(struct verdicts *verdicts)
 		if (finding__chains(&comm->finding))
 			comm->finding = comm->unchained;
 	}
+}
+
+void verdicts__chain(struct verdicts *verdicts)
+{
+	struct waiter *waiters = NULL, *waiter, *next;
+	bool any_chains = false;
+
+	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
+		any_chains |= finding__chains(&comm->finding);
+	if (!any_chains)
+		return;
+	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
+		waiters__gather(&waiters, comm, verdicts->now_ns);
+	if (HASH_COUNT(waiters))
+		verdicts__excuse(verdicts, waiters);
 	HASH_ITER(hh, waiters, waiter, next)
 	{
 		HASH_DEL(waiters, waiter);

@@ -2,6 +2,7 @@
 /* Who is gone while others wait; aborts and errors. */
 #include "verdict_private.h"
 
+/* Letters and digits are enough for NCCL's names; anything else is of no use to a reader. */
 void verdicts__error(struct verdicts *verdicts, const struct verdict_member *member,
 		     const char *result, uint64_t now_ns)
 {
@@ -50,6 +51,7 @@ static bool verdict_comm__wants(struct verdict_comm *comm, uint32_t index, uint6
 				struct finding *ret)
 {
 	const struct member *m = &comm->members[index];
+	uint64_t first_ns = ~0ULL;
 
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		struct range range = verdict_comm__range(comm, op);
@@ -59,13 +61,14 @@ static bool verdict_comm__wants(struct verdict_comm *comm, uint32_t index, uint6
 		    range.most <= m->reached[op])
 			continue;
 		wanted_ns = verdict_comm__wanted_since(comm, op, m->reached[op] + 1);
-		if (since(now_ns, later(wanted_ns, m->left_ns)) < MIN_THRESHOLD_NS)
+		if (wanted_ns >= first_ns ||
+		    since(now_ns, later(wanted_ns, m->left_ns)) < MIN_THRESHOLD_NS)
 			continue;
+		first_ns = wanted_ns;
 		ret->operation = op;
 		ret->sequence = m->reached[op] + 1;
-		return true;
 	}
-	return verdict_comm__owes(comm, index, now_ns);
+	return first_ns != ~0ULL || verdict_comm__owes(comm, index, now_ns);
 }
 
 /*

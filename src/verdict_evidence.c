@@ -87,7 +87,9 @@ static void verdict_comm__add_chain(const struct verdict_comm *comm, struct verd
 	text__add(&text, "Rank %d waits in communicator %016llx, in ", chain->rank,
 		  (unsigned long long)chain->hash);
 	text__add_call(&text, chain->operation, chain->sequence);
-	text__add(&text, ", for rank %d there (pid %d)", chain->culprit, chain->culprit_tgid);
+	if (chain->culprit >= 0)
+		text__add(&text, ", for rank %d there (pid %d)", chain->culprit,
+			  chain->culprit_tgid);
 }
 
 /* It goes on somewhere else: which tells a program's fault from a stopped process. */

@@ -147,8 +147,8 @@ static bool flights__none_done(const struct flights *f, const struct verdict_com
 }
 
 /*
- * Nobody has started, or it is not known: the GPUs may just be computing, so that takes longer to
- * call a fault.
+ * Nobody has started, or it is not known: the GPUs may just be computing, and nobody waits. Only
+ * when that lasts as long as what is stuck is it a fault.
  */
 static void flights__in_queue(const struct flights *f, struct finding *ret)
 {
@@ -175,7 +175,7 @@ bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 	if (!flights__some_late(&f, ret) && !flights__none_done(&f, comm, ret)) {
 		flights__in_queue(&f, ret);
 		habit = &comm->flights;
-		least_ns = MIN_FLIGHT_NS;
+		least_ns = later(MIN_FLIGHT_NS, comm->owner->options.stuck_after_ns);
 	}
 	if (since(now_ns, ret->since_ns) < verdict_comm__threshold(comm, habit, least_ns, now_ns))
 		return false;

@@ -83,11 +83,29 @@ static bool verdict_comm__holds_on(const struct verdict_comm *comm, const struct
 
 /* ---- one look ---- */
 
+/* All of them have launches that do not get done. */
+static bool verdict_comm__all_fly(const struct verdict_comm *comm, const struct rank_set *set)
+{
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (rank_set__has(set, i) && !comm->members[i].gpu_since_ns)
+			return false;
+	}
+	return true;
+}
+
 static bool verdict_comm__find_wait(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret)
 {
-	if (verdict_comm__find_missing(comm, now_ns, ret))
+	struct finding gpu;
+	bool is_missing = verdict_comm__find_missing(comm, now_ns, ret);
+	bool is_on_gpu = !comm->lost_ns && verdict_comm__find_on_gpu(comm, now_ns, &gpu);
+
+	/* a host that waits for its GPU does not call either */
+	if (is_missing && is_on_gpu && verdict_comm__all_fly(comm, &ret->culprits))
+		is_missing = false;
+	if (is_missing)
 		return !comm->lost_ns || verdict_comm__holds_on(comm, ret);
-	return !comm->lost_ns && verdict_comm__find_on_gpu(comm, now_ns, ret);
+	*ret = gpu;
+	return is_on_gpu;
 }
 
 static bool verdict_comm__find_slowness(struct verdict_comm *comm, uint64_t now_ns,
@@ -114,14 +132,15 @@ static bool verdict_comm__find_fault(struct verdict_comm *comm, uint64_t now_ns,
 		return false;
 	/* missing first: it notes mismatches of order, which count for more */
 	if (verdict_comm__find_end(comm, now_ns, ret)) {
-		if (ret->state == VERDICT_ABORTED || !verdict_comm__find_mismatch(comm, &other))
+		if (ret->state == VERDICT_ABORTED ||
+		    !verdict_comm__find_mismatch(comm, now_ns, &other))
 			return true;
 		*ret = other;
 		return true;
 	}
 	if (!verdict_comm__find_wait(comm, now_ns, ret))
 		*ret = (struct finding){};
-	if (verdict_comm__find_mismatch(comm, &other))
+	if (verdict_comm__find_mismatch(comm, now_ns, &other))
 		*ret = other;
 	return ret->state || verdict_comm__find_slowness(comm, now_ns, ret);
 }

@@ -120,7 +120,7 @@ static void verdict_comm__count_known(struct verdict_comm *comm, uint64_t now_ns
 		entry__count_mismatch(comm, d->operation, entry);
 }
 
-bool verdict_comm__find_mismatch(struct verdict_comm *comm, struct finding *ret)
+bool verdict_comm__find_mismatch(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret)
 {
 	struct disagreement *d = &comm->mismatch;
 	uint32_t n_with, n_against;
@@ -129,7 +129,13 @@ bool verdict_comm__find_mismatch(struct verdict_comm *comm, struct finding *ret)
 		*d = (struct disagreement){.after = NCCL_OP_MAX};
 	if (!d->is_there || !comm->n_living)
 		return false;
-	verdict_comm__count_known(comm, comm->owner->now_ns);
+	n_with = rank_set__count(&d->with);
+	n_against = rank_set__count(&d->against);
+	/* those who have yet to come tell which side is the majority */
+	if (n_with + n_against < comm->n_living && since(now_ns, d->since_ns) < 2 * NSEC_PER_SEC &&
+	    comm->now.state != VERDICT_MISMATCH)
+		return false;
+	verdict_comm__count_known(comm, now_ns);
 	*ret = (struct finding){
 		.state = VERDICT_MISMATCH,
 		.cause = VERDICT_DISAGREE,
@@ -138,8 +144,6 @@ bool verdict_comm__find_mismatch(struct verdict_comm *comm, struct finding *ret)
 		.operation = d->operation,
 		.sequence = d->sequence,
 	};
-	n_with = rank_set__count(&d->with);
-	n_against = rank_set__count(&d->against);
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint32_t column = comm->members[i].column;
 		bool is_against = rank_set__has(&d->against, column);

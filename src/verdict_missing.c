@@ -181,6 +181,16 @@ static bool verdict_comm__crosses(struct verdict_comm *comm, const struct number
 	return false;
 }
 
+/* Until just now it waited somewhere else: it still has to do what it does before its next call. */
+static bool verdict_comm__was_excused(const struct verdict_comm *comm, const struct member *m,
+				      uint64_t now_ns)
+{
+	uint64_t usual_ns = habit__nth(&comm->pauses, 2, now_ns);
+
+	return since(now_ns, m->excused_ns) < later(MIN_THRESHOLD_NS, usual_ns + usual_ns / 4) &&
+	       since(now_ns, m->excused_ns) > NSEC_PER_SEC;
+}
+
 static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_ns,
 					struct finding *f)
 {
@@ -206,6 +216,7 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 		if (!rank_set__has(&f->culprits, i))
 			continue;
 		if (since(now_ns, member__still_since(&comm->members[i])) < threshold_ns ||
+		    verdict_comm__was_excused(comm, &comm->members[i], now_ns) ||
 		    verdict_comm__crosses(comm, &n, i, threshold_ns, now_ns))
 			return false;
 	}

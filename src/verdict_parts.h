@@ -52,7 +52,7 @@ bool entry__compare(struct verdict_comm *comm, struct entry *entry, const struct
 /* Every rank came, or no more will: the minority is to blame. */
 void entry__count_mismatch(struct verdict_comm *comm, enum nccl_operation operation,
 			   struct entry *entry);
-bool verdict_comm__find_mismatch(struct verdict_comm *comm, struct finding *ret);
+bool verdict_comm__find_mismatch(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
 
 /* verdict_order.c */
 void member__log(struct verdict_comm *comm, uint32_t index, const struct verdict_call *call);
@@ -66,6 +66,7 @@ bool verdict_comm__find_missing(struct verdict_comm *comm, uint64_t now_ns, stru
 /* When the first peer called that number. */
 uint64_t verdict_comm__wanted_since(const struct verdict_comm *comm, enum nccl_operation operation,
 				    uint64_t number);
+/* habit: NULL: none. */
 uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct habit *habit,
 				 uint64_t least_ns, uint64_t now_ns);
 enum verdict_state verdict_comm__waits_or_stuck(const struct verdict_comm *comm, uint64_t since_ns,

@@ -127,6 +127,7 @@ struct member {
 	enum verdict_end how;
 	uint64_t left_ns;
 	uint64_t active_ns;		  /* it last called or moved; 0: never seen */
+	uint64_t excused_ns;		  /* it last waited in another communicator */
 	uint64_t told_ns;		  /* anything at all was last told of it */
 	uint64_t reached[NCCL_OP_MAX];	  /* VERDICT_NO_SEQUENCE: not known */
 	uint64_t reached_ns[NCCL_OP_MAX]; /* since when it stands there */

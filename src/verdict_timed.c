@@ -248,7 +248,7 @@ static struct samples timed__samples(const struct timed *timed, uint64_t now_ns)
 		const struct gpu_sample *sample =
 			&timed->samples[(timed->n_samples - k) % GPU_SAMPLES];
 
-		if (since(now_ns, sample->time_ns) > SAMPLES_NS)
+		if (since(now_ns, sample->time_ns) > (s.n < 16 ? HABIT_NS : SAMPLES_NS))
 			break;
 		s.n++;
 		s.interval_ns += sample->interval_ns;
@@ -290,7 +290,8 @@ bool verdict_comm__find_late_on_gpu(const struct verdict_comm *comm, uint64_t no
 	s = timed__samples(comm->timed, now_ns);
 	*ret_known = s.n >= GPU_SAMPLES / 2;
 	if (s.n_late < 10 || since(s.late[0]->time_ns, s.late[s.n_late - 1]->time_ns) < SPAN_NS ||
-	    since(now_ns, s.late[0]->time_ns) > 2 * SPAN_NS)
+	    since(now_ns, s.late[0]->time_ns) >
+		    SPAN_NS + 3 * (s.late[0]->time_ns - s.late[9]->time_ns) / 9)
 		return false;
 	column = s.late[0]->column;
 	if (!samples__blame(&s, column)) {

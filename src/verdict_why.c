@@ -83,9 +83,8 @@ static void why__missing(const struct verdict_comm *comm, const struct verdict *
 	}
 	text__add(text, ".");
 	if (comm->chain.hash)
-		text__add(text, " Rank %d itself waits in communicator %016llx for rank %d.",
-			  comm->chain.rank, (unsigned long long)comm->chain.hash,
-			  comm->chain.culprit);
+		text__add(text, " Rank %d itself waits in communicator %016llx.", comm->chain.rank,
+			  (unsigned long long)comm->chain.hash);
 }
 
 static void why__not_started(const struct verdict *v, struct text *text, uint64_t age_ns)

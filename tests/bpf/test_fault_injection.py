@@ -5,6 +5,7 @@ alarm. NBT_SEED=N repeats a run; its table goes into README.
 """
 import os
 import random
+import re
 import signal
 import statistics
 import time
@@ -99,8 +100,9 @@ def disagreement(s):
 def script_of(s):
     """(script, truth)"""
     r, n, call = s.culprit, s.steps + 1, s.call()
-    on = f"loop forever {{ rate {s.hz}; {call} }}"
-    begin = f"comm w config; loop {s.steps} {{ rate {s.hz}; {call} }};"
+    work = f"pause {900 / s.hz:.0f} {1100 / s.hz:.0f}"
+    on = f"loop forever {{ {work}; {call} }}"
+    begin = f"comm w config; loop {s.steps} {{ {work}; {call} }};"
     mark = f"@{r} stamp fault {n};"
     times = {"name_within": 10 + SLACK, "reach_within": STUCK_AFTER + 10 + SLACK}
     one = frozenset([r])
@@ -126,9 +128,9 @@ def script_of(s):
         return begin + f"{mark} @{r} error w ncclRemoteError; @{r} pause 600000; {call}", \
             Truth(s.kind, ("error",), one, values=("ncclRemoteError",), **times)
     if s.kind == "straggler":
-        ms = 20 + s.seed % 30
-        return begin + f"@{r} stamp fault; " + f"@{r} loop forever {{ rate {s.hz}; pause {ms}; {call} }};" + \
-            on, Truth(s.kind, ("straggler",), one, "AllReduce", "late", name_within=15 + SLACK)
+        late = f"@{r} loop forever {{ {work}; pause {30 + s.seed % 30}; {call} }};"
+        return f"{begin} @{r} stamp fault; {late} {on}", \
+            Truth(s.kind, ("straggler",), one, "AllReduce", "late", name_within=15 + SLACK)
     wrong, right, operation, number, values = disagreement(s)
     return begin + f"@{r} stamp fault {number}; @{s.rest} {right}; @{r} {wrong}; " + on, \
         Truth(s.kind, ("mismatch",), one, operation, "disagree", values, name_within=5 + SLACK)
@@ -137,7 +139,7 @@ def script_of(s):
 def start(s):
     script, truth = script_of(s)
     args = ["--seed", s.seed] + ([] if s.kind == "drift" else ["--sync"])
-    return Case(f"{s.kind} {s}", truth, FaultySim(script, ranks=s.ranks, args=args))
+    return Case(re.sub(r"Scenario\(|=False|\)|kind=", "", str(s)), truth, FaultySim(script, ranks=s.ranks, args=args))
 
 
 def follow(batch, watcher, cases):

@@ -30,12 +30,21 @@ def others(ranks, culprit):
     return ",".join(left + right)
 
 
+def work(hz=HZ):
+    """What a rank computes between two calls: now less, now more."""
+    return f"pause {900 / hz:.0f} {1100 / hz:.0f}"
+
+
 def healthy(call=CALL, steps=STEPS, hz=HZ, after=""):
-    return f"comm w config; loop {steps} {{ rate {hz}; {call}{after} }};"
+    return f"comm w config; loop {steps} {{ {work(hz)}; {call}{after} }};"
 
 
 def forever(before="", call=CALL, hz=HZ, after=""):
-    return f"loop forever {{ rate {hz}; {before} {call}{after} }}"
+    return f"loop forever {{ {work(hz)}; {before} {call}{after} }}"
+
+
+def drifting():
+    return f"loop forever {{ rate {HZ}; pause 1 60; {CALL} }}"
 
 
 def start(name, script, truth, ranks, plugin=False, gpu=False, sync=True):
@@ -124,7 +133,7 @@ def mismatches(ranks, r):
 def unhurt(ranks):
     """No fault: calls, and ranks that drift by tens of milliseconds and never wait for one another."""
     yield start("healthy", "comm w config; " + forever(), Truth("none"), ranks)
-    yield start("drift", "comm w config; " + forever("", after="; pause 1 60"), Truth("none"), ranks,
+    yield start("drift", "comm w config; " + drifting(), Truth("none"), ranks,
                 sync=False)
 
 
@@ -152,7 +161,7 @@ def test_sixty_four_ranks():
 def test_attached_to_one_rank_after_the_other():
     """V5: to rank 0 at step 50, to rank 1 at step 80: no false mismatch, and a true one after that."""
     library = nbt.copy_library(nbt.tempdir() / "later.so")
-    step = f"loop {{}} {{{{ rate 20; {CALL} }}}};"
+    step = f"loop {{}} {{{{ {work(20)}; {CALL} }}}};"
     truth = Truth("mismatch", ("mismatch",), None, "AllReduce", "disagree",
                   ("1000", "2000"), **limits(5, 5))
     script = ("comm w config; " + step.format(50) + "@0 stamp fifty; wait; " + step.format(30) +
@@ -181,8 +190,8 @@ def test_lost_records_accuse_nobody():
     watcher = Watcher("--ring-size", "8K", "--stuck-after", STUCK_AFTER)
     healthy_job = start("V6 healthy", "comm w config; " + forever(hz=20), Truth("none"), 8)
     truth = Truth("missing", ("waiting", "stuck"), frozenset([3]), "AllReduce", **limits())
-    hurt = start("V6 missing while blind", f"comm w config; loop 60 {{ rate 20; {CALL} }}; wait; "
-                 f"loop 20 {{ rate 20; {CALL} }}; @3 stamp fault 81; @3 pause 600000; {CALL}",
+    hurt = start("V6 missing while blind", healthy(steps=60, hz=20) + "wait; "
+                 f"loop 20 {{ {work(20)}; {CALL} }}; @3 stamp fault 81; @3 pause 600000; {CALL}",
                  truth, 8)
     cases = [healthy_job, hurt]
     watcher.wait_traced([pid for case in cases for pid in case.job.pids])
@@ -199,10 +208,9 @@ def test_lost_records_accuse_nobody():
     verdicts.report(cases)
     lost = watcher.agent.series().sum("nccl_bpftrace_events_lost_total")
     assert lost > 0, "nothing was lost: the test shows nothing"
-    for case in cases:
-        assert any(said.state == "degraded_sight" for said in case.finding.said), case.name
-        assert case.finding.outcome != "wrong", case.name
-    assert healthy_job.finding.outcome == "right", "sight comes back"
+    assert any(said.state == "degraded_sight" for said in hurt.finding.said)
+    assert hurt.finding.outcome in ("degraded", "right"), hurt.finding.outcome
+    assert healthy_job.finding.outcome == "right", "sight comes back with the next call of all"
 
 
 def test_pauses_are_no_faults():

@@ -67,19 +67,20 @@ class TorchJob(gpu.TorchJob):
 CALL = f"allreduce w {NUMEL} fp32"
 # The same jobs as scripts of nccl-sim; hosts wait for their GPUs as PyTorch's do.
 STEP = f"{CALL}; synchronize"
-ON = f"loop forever {{ rate 20; {STEP} }}"
+ON = f"loop forever {{ pause 45 55; {STEP} }}"
 SCRIPTS = {
     "missing": f"@1 stamp fault {NEXT}; @1 pause 3600000; {STEP}",
     "stopped": f"@1 stamp fault {NEXT}; @1 stop; {STEP}",
     "behind_a_kernel": f"@1 stamp fault {NEXT}; @1 compute 3600000; {STEP}",
-    "straggler": f"@1 stamp fault; loop forever {{ @1 pause 50; {STEP} }}",
-    "straggler_on_gpu": f"@1 stamp fault; loop forever {{ rate 20; @1 compute 50; {CALL} }}",
+    "straggler": f"@1 stamp fault; loop forever {{ pause 45 55; @1 pause 50; {STEP} }}",
+    "straggler_on_gpu": f"@1 stamp fault; loop forever {{ loop 8 {{ pause 1; @1 compute 50; {CALL} }}; "
+                        "synchronize }",
     "count": f"@1 stamp fault {NEXT}; @0 allreduce w {2 * NUMEL} fp32; @1 {CALL}; pause 3600000",
     "datatype": f"@1 stamp fault {NEXT}; @0 {CALL}; @1 allreduce w {NUMEL} int32; {ON}",
     "order": f"@1 stamp fault; @0 {CALL}; @0 broadcast w {NUMEL} fp32; @1 broadcast w {NUMEL} fp32; "
              f"@1 {CALL}; pause 3600000",
-    "late_attach": f"loop 50 {{ rate 10; {STEP} }}; stamp fifty; loop 30 {{ rate 10; {STEP} }};"
-                   f"stamp eighty; wait; @1 load LATER; loop 120 {{ rate 10; {STEP} }};"
+    "late_attach": f"loop 50 {{ pause 90 110; {STEP} }}; stamp fifty; loop 30 {{ pause 90 110; {STEP} }};"
+                   f"stamp eighty; wait; @1 load LATER; loop 120 {{ pause 90 110; {STEP} }};"
                    f"@1 stamp fault {NEXT + 200}; @0 {CALL}; @1 allreduce w {NUMEL} int32; {ON}",
     "idle": "pause 3600000",
     "pause": f"pause {PAUSE}000; {ON}",
@@ -89,7 +90,7 @@ SCRIPTS = {
 
 class SimJob(FaultySim):
     def __init__(self, scenario, plugin):
-        begin = f"comm w config; loop {{}} {{{{ rate 20; {STEP} }}}};"
+        begin = f"comm w config; loop {{}} {{{{ pause 45 55; {STEP} }}}};"
         self.directory = nbt.tempdir()
         rest = SCRIPTS[scenario.split("=")[0]].replace("LATER", f"{self.directory}/later.so\n")
         super().__init__(f"{begin.format(WARM)} stamp ready; wait; {begin.format(STEPS)[15:]} {rest}",
