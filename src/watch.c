@@ -9,7 +9,6 @@
 #define REFRESH_NS     NSEC_PER_SEC
 #define MAX_REFRESH_NS (15 * NSEC_PER_SEC) /* between two, however long they take */
 #define KEEP_NS	       (60 * NSEC_PER_SEC) /* what has ended */
-#define NCCL_NUM_OPS   5 /* ncclRedOp_t from there on are handles that each rank makes for itself */
 
 /* ---- members ---- */
 
@@ -178,7 +177,7 @@ static void on_call(void *ctx, const struct nb_record *r)
 		.time_ns = r->time_ns,
 		.count = r->count,
 		.datatype = r->datatype,
-		.redop = r->redop == ~0U || r->redop < NCCL_NUM_OPS ? r->redop : NCCL_NUM_OPS,
+		.redop = r->redop == ~0U || r->redop < NCCL_N_REDOPS ? r->redop : NCCL_N_REDOPS,
 		.root = r->root,
 		.captured = r->pending == NB_PENDING_CAPTURED,
 	};

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD_NS                                                                                    \
+#define HELD_NS                                                                                    \
 	(500 * NSEC_PER_MSEC) /* one that does not come to its launch is told all the same */
 #define OLD_NS	   (10 * NSEC_PER_SEC) /* no record tells of what was before that */
 #define FIRST_ROOM 16
@@ -74,7 +74,7 @@ static void member__forget_held(struct watch_member *m, uint32_t i)
 void watch__release_held(struct watch *w, uint64_t now_ns)
 {
 	for (struct watch_member *m = w->members; m; m = m->hh.next) {
-		while (m->n_held && m->held[0].time_ns + HOLD_NS < now_ns) {
+		while (m->n_held && m->held[0].time_ns + HELD_NS < now_ns) {
 			watch__tell_next(w, m, &m->held[0]);
 			member__forget_held(m, 0);
 		}
@@ -189,11 +189,20 @@ void watch__take_gpu(struct watch *w, const struct watch_member *m, uint64_t now
 	const struct timing_comm *comm =
 		timings__find(tracer__timings(w->tracer), m->key.tgid, m->key.hash, m->key.rank);
 	struct verdict_gpu gpu = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE};
+	struct timing_oldest oldest;
 
 	/* of others nothing is known to be under way */
 	if (!comm || comm->ended_ns || !comm->n_timed)
 		return;
-	gpu.n_in_flight = timing_comm__in_flight(comm, &gpu.launch_ns);
+	if (timing_comm__oldest(comm, &oldest)) {
+		gpu.n_in_flight = oldest.n_in_flight;
+		gpu.operation = oldest.operation;
+		if (oldest.sequence != NBP_NO_NUMBER)
+			gpu.sequence = oldest.sequence + 1;
+		gpu.launch_ns = oldest.launch_ns;
+		gpu.started = oldest.started;
+		gpu.start_known = oldest.start_known;
+	}
 	verdicts__gpu(w->verdicts, &m->name, &gpu, now_ns);
 }
 

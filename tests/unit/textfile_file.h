@@ -29,7 +29,13 @@
 
 #include "stub_tracer.h"
 #include "unit_prom.h"
+
+/* Names that are others' here. */
+#define numbers verdict_numbers
+#define has	verdict_has
 #include "verdict_sources.h"
+#undef numbers
+#undef has
 
 /* Only holds a judge, whom the tests tell, and errors of every rank. */
 struct watch {
