@@ -133,6 +133,7 @@ unsigned int nccl_datatype__size(uint32_t datatype);
 #define NCCL_RESULT_IN_PROGRESS 7
 #define NCCL_N_RESULTS		9
 const char *nccl_result__name(int32_t result);
+
 /* As NCCL names them, without the prefix: "float32". Never NULL. */
 const char *nccl_datatype__name(uint32_t datatype);
 

@@ -2,6 +2,7 @@
 /* Who is gone while others wait; aborts and errors. */
 #include "verdict_private.h"
 
+/* Letters and digits are enough for NCCL's names; anything else is of no use to a reader. */
 void verdicts__error(struct verdicts *verdicts, const struct verdict_member *member,
 		     const char *result, uint64_t now_ns)
 {

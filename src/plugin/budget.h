@@ -58,9 +58,10 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
+	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
 
-	if (!__atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED))
-		return false;
+	if (!ppm || ppm >= 1000000) /* whatever was charged before */
+		return ppm;
 	return next <= now || next - now <= claim__advance_ns(claim, now);
 }
 

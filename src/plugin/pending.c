@@ -68,6 +68,12 @@ void pending__launch(struct comm *comm, const struct note *launch, uint64_t roun
 	comm->n_pending++;
 }
 
+void pending__drop(const struct note *note)
+{
+	if (note->kind == NBP_KIND_LAUNCH && note->function == NBP_TIMED)
+		timing__give_back(note->extra);
+}
+
 void pending__operation(const struct comm *comm, const struct note *operation)
 {
 	for (int i = pendings.n - 1; operation->launch && i >= 0; i--) {

@@ -12,6 +12,7 @@ struct round {
 };
 
 void pending__launch(struct comm *comm, const struct note *launch, uint64_t round);
+void pending__drop(const struct note *note); /* of nobody */
 void pending__operation(const struct comm *comm, const struct note *operation);
 void pending__poll(const struct round *round);
 void pending__tell_again(void); /* a tracer that has just come knows of none */

@@ -78,8 +78,10 @@ static uint64_t comm__read(struct comm *comm)
 		if (!ring__pop(ring, &note))
 			return before;
 		serve.busy = true;
-		if (note.generation != (uint16_t)comm->live_generation)
-			continue; /* written while its slot went to another */
+		if (note.generation != (uint16_t)comm->live_generation) {
+			pending__drop(&note); /* written while its slot went to another */
+			continue;
+		}
 		if (note.kind == NBP_KIND_LAUNCH)
 			pending__launch(comm, &note, serve.round);
 		if (note.kind == NBP_KIND_OPERATION)

@@ -29,7 +29,7 @@ void gpu__fail(struct gpu *gpu)
 	control__lost(NBP_LOSS_TIMING_ERROR);
 }
 
-static struct pair *pair__take(struct gpu *gpu, uint64_t now, uint32_t *ret_stamp)
+static struct pair *pair__take(struct gpu *gpu, uint32_t *ret_stamp)
 {
 	uint32_t from = atomic_fetch_add_explicit(&gpu->hint, 1, memory_order_relaxed);
 
@@ -42,7 +42,6 @@ static struct pair *pair__take(struct gpu *gpu, uint64_t now, uint32_t *ret_stam
 			continue;
 		if (!atomic_compare_exchange_strong(&pair->state, &state, taken))
 			continue;
-		atomic_store_explicit(&pair->taken_ns, now, memory_order_relaxed);
 		*ret_stamp = taken >> 2;
 		return pair;
 	}
@@ -144,7 +143,7 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 	answer = stream__ask(gpu, stream);
 	if (answer != NBP_TIMED)
 		return answer;
-	pair = pair__take(gpu, now, &t->stamp);
+	pair = pair__take(gpu, &t->stamp);
 	if (!pair)
 		return NBP_NOT_TIMED_EVENTS;
 	if (cuda.event_record(pair->start, (CUstream)(uintptr_t)stream)) {

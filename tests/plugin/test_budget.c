@@ -179,6 +179,13 @@ TEST(off_and_without_bound)
 	nccl_bpftrace_control.budget_ppm = 1000000;
 	for (int i = 0; i < 100; i++)
 		CHECK(take(SECOND_NS, SECOND_NS));
+	fresh();
+	nccl_bpftrace_control.budget_ppm = 10000;
+	CHECK(take(SECOND_NS, 0));
+	budget__charge(&budget, SECOND_NS);
+	CHECK(!take(SECOND_NS, SECOND_NS));
+	nccl_bpftrace_control.budget_ppm = 1000000;
+	CHECK(take(SECOND_NS, SECOND_NS));
 	nccl_bpftrace_control.budget_ppm = 1; /* a launch every 5000 s would be too rare to see */
 	fresh();
 	CHECK(take(SECOND_NS, 0));
