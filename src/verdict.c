@@ -62,7 +62,8 @@ static void verdicts__drop(struct verdicts *verdicts, struct verdict_comm *comm)
 	verdicts->n_comms--;
 	verdicts->n_members -= comm->n_members;
 	verdict_comm__free_tracks(comm);
-	verdict_comm__free_late(comm);
+	verdict_comm__free_late(comm, LATE_ON_HOST);
+	verdict_comm__free_late(comm, LATE_ON_GPU);
 	verdict_comm__free_timed(comm);
 	verdict_comm__free_pairs(comm);
 	free(comm->ranks);

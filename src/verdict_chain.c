@@ -7,6 +7,8 @@
 
 #include "verdict_private.h"
 
+#define EXCUSE_NS (30 * NSEC_PER_SEC)
+
 /* A process that waits for another in a communicator: the first one found. */
 struct waiter {
 	struct waiter_key {
@@ -136,10 +138,34 @@ static struct chain chain__of(const struct verdict_comm *comm, uint32_t index,
 	return chain;
 }
 
+/*
+ * Until a moment ago it waited elsewhere, and still has to do what it does before its next call; or
+ * it was late for that reason, and the lateness has not left the recent numbers yet.
+ */
+static bool verdict_comm__was_excused(const struct verdict_comm *comm, uint32_t i)
+{
+	uint64_t now_ns = comm->owner->now_ns, usual_ns = habit__nth(&comm->pauses, 2, now_ns);
+	uint64_t least_ns = comm->finding.state == VERDICT_STRAGGLER ? EXCUSE_NS : MIN_THRESHOLD_NS;
+
+	return since(now_ns, comm->members[i].excused_ns) <
+	       later(least_ns, usual_ns + usual_ns / 4);
+}
+
+static struct finding verdict_comm__nothing(const struct verdict_comm *comm)
+{
+	return (struct finding){
+		.state = comm->activity,
+		.since_ns = comm->active_ns,
+		.operation = NCCL_OP_MAX,
+		.sequence = VERDICT_NO_SEQUENCE,
+	};
+}
+
 static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 						    struct waiter *waiters)
 {
 	struct finding f = comm->finding;
+	bool is_straggler = f.state == VERDICT_STRAGGLER;
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		struct waiter *waiter;
@@ -147,11 +173,14 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 		if (!rank_set__has(&comm->finding.culprits, i))
 			continue;
 		waiter = verdict_comm__excuse(comm, waiters, i);
-		if (!waiter ||
-		    (f.state == VERDICT_STRAGGLER && verdict_comm__is_circle(comm, waiter->comm)))
+		if (waiter && is_straggler && verdict_comm__is_circle(comm, waiter->comm))
 			continue;
-		comm->chain = chain__of(comm, i, waiter);
-		comm->members[i].excused_ns = comm->owner->now_ns;
+		if (!waiter && !verdict_comm__was_excused(comm, i))
+			continue;
+		if (waiter) {
+			comm->chain = chain__of(comm, i, waiter);
+			comm->members[i].excused_ns = comm->owner->now_ns;
+		}
 		rank_set__drop(&f.culprits, i);
 		rank_set__add(&f.waiting, i);
 	}
@@ -160,14 +189,7 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 		return f;
 	}
 	/* all wait elsewhere: who keeps this communicator waiting is named, with what for */
-	if (f.state != VERDICT_STRAGGLER)
-		return comm->finding;
-	return (struct finding){
-		.state = comm->activity,
-		.since_ns = comm->active_ns,
-		.operation = NCCL_OP_MAX,
-		.sequence = VERDICT_NO_SEQUENCE,
-	};
+	return !is_straggler && comm->chain.hash ? comm->finding : verdict_comm__nothing(comm);
 }
 
 static void verdicts__excuse(struct verdicts *verdicts, struct waiter *waiters)
@@ -196,8 +218,7 @@ void verdicts__chain(struct verdicts *verdicts)
 		return;
 	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
 		waiters__gather(&waiters, comm, verdicts->now_ns);
-	if (HASH_COUNT(waiters))
-		verdicts__excuse(verdicts, waiters);
+	verdicts__excuse(verdicts, waiters);
 	HASH_ITER(hh, waiters, waiter, next)
 	{
 		HASH_DEL(waiters, waiter);

@@ -111,11 +111,10 @@ static bool verdict_comm__find_wait(struct verdict_comm *comm, uint64_t now_ns, 
 static bool verdict_comm__find_slowness(struct verdict_comm *comm, uint64_t now_ns,
 					struct finding *ret)
 {
-	bool is_known;
+	/* where GPUs tell who starts last, when hosts call counts for nothing */
+	bool is_known = late__is_recent(comm->late[LATE_ON_GPU], now_ns);
 
-	if (verdict_comm__find_late_on_gpu(comm, now_ns, ret, &is_known))
-		return true;
-	if (!is_known && verdict_comm__find_straggler(comm, now_ns, ret))
+	if (verdict_comm__find_straggler(comm, is_known ? LATE_ON_GPU : LATE_ON_HOST, now_ns, ret))
 		return true;
 	return verdict_comm__find_slow(comm, now_ns, ret);
 }

@@ -8,7 +8,7 @@
 #define MIN_SLICES    10
 #define MAX_SLICES    32
 #define MIN_STREAK_NS (4500 * NSEC_PER_MSEC)
-#define LONG_NS	      (60 * NSEC_PER_SEC)
+#define LONG_NS	      (120 * NSEC_PER_SEC)
 
 /* The newest closed slices, `scale` of them taken together: so that each has a whole step. */
 struct window {
@@ -17,9 +17,9 @@ struct window {
 	uint32_t scale, n;
 };
 
-static struct window window__of(const struct verdict_comm *comm, uint32_t scale)
+static struct window window__of(const struct verdict_comm *comm, const struct late *late,
+				uint32_t scale)
 {
-	const struct late *late = comm->late;
 	uint64_t n = late->n_slices < LATE_SLICES ? late->n_slices : LATE_SLICES - 1;
 
 	n /= scale;
@@ -117,6 +117,38 @@ static bool window__is_significant(const struct window *w, uint32_t column, doub
 
 /* ---- the verdict ---- */
 
+/* The heads, newest first. */
+static struct points window__points(const struct window *w, uint32_t column)
+{
+	const struct late *late = w->late;
+	struct points p = {};
+
+	for (uint64_t k = 1; k <= late->n_heads && k <= LATE_HEADS; k++) {
+		const uint64_t *row =
+			late->heads + (late->n_heads - k) % LATE_HEADS * (size_t)late->n_columns;
+
+		if (!points__add(&p, w->comm, row, column, &late->culprits))
+			break;
+	}
+	return p;
+}
+
+/* The heads may be of a short time: whether lateness wanders over the slices counts as well. */
+static enum waited window__is_waited_for(const struct window *w, uint32_t column)
+{
+	struct points p = window__points(w, column);
+	double series[MAX_SLICES];
+	bool by_wander;
+	enum waited waited = points__waited(&p, &by_wander);
+
+	if (waited != WAITED_YES || !by_wander)
+		return waited;
+	if (w->n < 16)
+		return WAITED_OPEN;
+	window__series(w, column, w->n, series);
+	return doubles__von_neumann(series, w->n) >= 1 ? WAITED_YES : WAITED_OPEN;
+}
+
 /* Since when: from there on it is late in four of five slices. */
 static uint64_t window__since(const struct window *w, uint32_t column)
 {
@@ -145,24 +177,24 @@ static bool window__is_straggler(const struct window *w, uint32_t column, double
 	}
 	if (n_late < MIN_SLICES * 8 / 10 || !window__is_significant(w, column, ret_waste))
 		return false;
-	switch (verdict_comm__is_waited_for(w->comm, column)) {
+	switch (window__is_waited_for(w, column)) {
 	case WAITED_YES:
 		return true;
 	case WAITED_OPEN:
-		return seen_ns >= LONG_NS && window__count(w, column, w->n, 100) * 20 >= w->n * 19;
+		return w->n == MAX_SLICES && seen_ns >= LONG_NS &&
+		       window__count(w, column, w->n, 100) * 20 >= w->n * 19;
 	default:
 		return false;
 	}
 }
 
-static void verdict_comm__look_for_stragglers(struct verdict_comm *comm)
+static void late__evaluate(struct late *late, const struct verdict_comm *comm)
 {
-	struct late *late = comm->late;
 	struct rank_set culprits = {};
 	uint64_t since_ns = ~0ULL;
 
 	for (uint32_t scale = 1; scale <= LATE_SLICES / MIN_SLICES; scale *= 2) {
-		struct window w = window__of(comm, scale);
+		struct window w = window__of(comm, late, scale);
 
 		if (w.n < MIN_SLICES)
 			break;
@@ -187,23 +219,34 @@ static void verdict_comm__look_for_stragglers(struct verdict_comm *comm)
 	late->culprits = culprits;
 }
 
-bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret)
+static const struct slice *late__last_slice(const struct late *late)
 {
-	struct late *late = comm->late;
+	return &late->slices[(late->n_slices - 1) % LATE_SLICES];
+}
+
+bool late__is_recent(const struct late *late, uint64_t now_ns)
+{
 	const struct slice *last;
 
-	if (!late || !late->n_slices || comm->n_living < 2)
+	if (!late || late->n_slices < MIN_SLICES)
+		return false;
+	last = late__last_slice(late);
+	return since(now_ns, last->end_ns) <= 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS;
+}
+
+bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sight, uint64_t now_ns,
+				  struct finding *ret)
+{
+	struct late *late = comm->late[sight];
+
+	if (comm->n_living < 2 || !late__is_recent(late, now_ns))
 		return false;
 	if (late->n_evaluated != late->n_slices)
-		verdict_comm__look_for_stragglers(comm);
+		late__evaluate(late, comm);
 	late->n_evaluated = late->n_slices;
-	last = &late->slices[(late->n_slices - 1) % LATE_SLICES];
-	if (!rank_set__count(&late->culprits) ||
-	    since(now_ns, last->end_ns) > 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS)
-		return false;
 	*ret = (struct finding){
 		.state = VERDICT_STRAGGLER,
-		.cause = VERDICT_LATE,
+		.cause = sight == LATE_ON_GPU ? VERDICT_LATE_ON_GPU : VERDICT_LATE,
 		.since_ns = late->since_ns,
 		.operation = NCCL_OP_MAX,
 		.sequence = VERDICT_NO_SEQUENCE,
@@ -218,7 +261,7 @@ bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, st
 			continue;
 		}
 		rank_set__add(&ret->culprits, i);
-		if (ret->operation == NCCL_OP_MAX) {
+		if (ret->operation == NCCL_OP_MAX && sight == LATE_ON_HOST) {
 			ret->operation = m->late_operation;
 			ret->sequence = m->late_sequence;
 		}
