@@ -204,6 +204,7 @@ struct disagreement {
  */
 struct slice {
 	uint64_t start_ns, end_ns;
+	uint32_t n_numbers;
 };
 
 enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
@@ -216,6 +217,8 @@ struct late {
 	uint64_t *numbers;  /* [LATE_NUMBERS][n_columns] when each rank came */
 	uint32_t *burst_us; /* [n_columns] lateness in the burst under way */
 	uint32_t *waste_us; /* [LATE_SLICES][n_columns] */
+	uint64_t *
+		late_us; /* [LATE_SLICES][n_columns] sum over the numbers, from the first to come */
 	struct slice slices[LATE_SLICES];
 	struct rank_set culprits; /* columns; of the last evaluation */
 	struct rank_set suspects; /* columns; late in many slices, be it for what it may */
