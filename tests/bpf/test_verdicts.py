@@ -134,7 +134,7 @@ def unhurt(ranks):
                 sync=False)
 
 
-def test_eight_ranks():
+def test_eight_ranks_hurt():
     watcher = Watcher("--stuck-after", STUCK_AFTER)
     cases = [*missing(8, 3), *stopped(8, 3), *behind_a_kernel(8, 3), *straggler(8, 3), *unhurt(8)]
     check(cases, watcher, 60, least=25)
