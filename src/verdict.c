@@ -197,7 +197,8 @@ void verdicts__lost(struct verdicts *verdicts, uint32_t tgid, uint64_t now_ns)
 			if (m->has_left || (tgid && comm->ranks[i].member.tgid != tgid))
 				continue;
 			member__lose(m);
-			comm->lost_ns = now_ns;
+			comm->lost_ns = comm->loss_ns = now_ns;
+			comm->unsure = ~0U;
 		}
 	}
 }

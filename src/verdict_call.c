@@ -43,6 +43,7 @@ void verdict_comm__active(struct verdict_comm *comm, struct member *member, uint
 static void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
 			  uint64_t time_ns)
 {
+	member->numbered_ns[op] = later(member->numbered_ns[op], time_ns);
 	if (member->reached[op] != VERDICT_NO_SEQUENCE && member->reached[op] >= sequence)
 		return;
 	member->reached[op] = sequence;

@@ -56,7 +56,8 @@ static bool verdict_comm__wants(struct verdict_comm *comm, uint32_t index, uint6
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		uint64_t wanted_ns;
 
-		if (m->reached[op] == VERDICT_NO_SEQUENCE)
+		if (m->reached[op] == VERDICT_NO_SEQUENCE || !verdict_comm__is_sure(comm, op) ||
+		    m->numbered_ns[op] <= comm->loss_ns)
 			continue;
 		wanted_ns = verdict_comm__wanted_since(comm, index, op);
 		if (wanted_ns >= first_ns ||

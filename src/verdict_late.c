@@ -10,11 +10,9 @@
 
 #include "verdict_private.h"
 
-#define SLICE_NS (NSEC_PER_SEC / 2)
-
 static uint32_t late__cells(uint32_t n_columns)
 {
-	return sizeof(struct late) / 8 + n_columns * (LATE_HEADS + LATE_SLICES / 2 + 1);
+	return sizeof(struct late) / 8 + n_columns * (LATE_NUMBERS + LATE_SLICES / 2 + 1);
 }
 
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
@@ -24,7 +22,7 @@ void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
 	if (!late)
 		return;
 	verdict_comm__discharge(comm, late__cells(late->n_columns));
-	free(late->heads);
+	free(late->numbers);
 	free(late->burst_us);
 	free(late->waste_us);
 	free(late);
@@ -44,11 +42,12 @@ static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late
 		return NULL;
 	}
 	late->n_columns = n;
+	late->slice_ns = MIN_SLICE_NS;
 	comm->late[sight] = late;
-	late->heads = calloc((size_t)n * LATE_HEADS, sizeof(*late->heads));
+	late->numbers = calloc((size_t)n * LATE_NUMBERS, sizeof(*late->numbers));
 	late->burst_us = calloc(n, sizeof(*late->burst_us));
 	late->waste_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->waste_us));
-	if (!late->heads || !late->burst_us || !late->waste_us)
+	if (!late->numbers || !late->burst_us || !late->waste_us)
 		verdict_comm__free_late(comm, sight);
 	return comm->late[sight];
 }
@@ -85,82 +84,30 @@ static void late__open_burst(struct late *late, const struct meeting *meeting)
 	late->end_ns = meeting->last_ns;
 	if (!slice->start_ns)
 		slice->start_ns = meeting->first_ns;
-	else if (since(meeting->first_ns, slice->start_ns) >= SLICE_NS)
+	else if (since(meeting->first_ns, slice->start_ns) >= late->slice_ns)
 		late__close_slice(late, meeting->first_ns);
 }
 
-/*
- * By the first arrivals alone, so that lateness has no part in what is a head. A pause of minutes
- * must not make all others look short for long.
- */
-static bool late__is_head(struct late *late, const struct meeting *meeting)
+static void late__add_number(struct late *late, const struct verdict_comm *comm,
+			     const struct meeting *meeting)
 {
-	double pause_ns = since(meeting->first_ns, late->first_ns);
-	double largest_ns = late->pause_ns * 0.98;
-
-	if (meeting->first_ns < late->first_ns)
-		return false;
-	if (late->pause_ns && pause_ns > 4 * largest_ns)
-		pause_ns = 4 * largest_ns;
-	late->pause_ns = pause_ns > largest_ns ? pause_ns : largest_ns;
-	late->first_ns = meeting->first_ns;
-	return pause_ns >= 0.3 * late->pause_ns;
-}
-
-static void late__add_head(struct late *late, const struct verdict_comm *comm,
-			   const struct meeting *meeting)
-{
-	uint64_t *row = late->heads + late->n_heads++ % LATE_HEADS * (size_t)late->n_columns;
+	uint64_t *row = late->numbers + late->n_numbers++ % LATE_NUMBERS * (size_t)late->n_columns;
 
 	memset(row, 0, late->n_columns * sizeof(*row));
 	for (uint32_t i = 0; i < comm->n_members; i++)
 		row[comm->members[i].column] = meeting->times_ns[i];
 }
 
-uint64_t select__nth(uint64_t *values, uint32_t n, uint32_t k)
-{
-	uint32_t low = 0, high = n - 1;
-
-	while (low < high) {
-		uint64_t pivot = values[(low + high) / 2];
-		uint32_t i = low, j = high;
-
-		while (i <= j) {
-			uint64_t value;
-
-			while (values[i] < pivot)
-				i++;
-			while (values[j] > pivot)
-				j--;
-			if (i > j)
-				break;
-			value = values[i];
-			values[i++] = values[j];
-			values[j] = value;
-			if (!j)
-				break;
-			j--;
-		}
-		if (k <= j)
-			high = j;
-		else if (k >= i)
-			low = i;
-		else
-			break;
-	}
-	return values[k];
-}
-
 static uint64_t meeting__median_ns(const struct meeting *meeting, uint32_t n_members)
 {
-	uint64_t times[MAX_MEMBERS];
+	double times[MAX_MEMBERS];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < n_members; i++) {
 		if (meeting->times_ns[i])
 			times[n++] = meeting->times_ns[i];
 	}
-	return select__nth(times, n, (n - 1) / 2);
+	return doubles__nth(times, n, (n - 1) / 2);
 }
 
 static void late__take(struct late *late, const struct verdict_comm *comm,
@@ -198,8 +145,7 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight si
 	if (!late->end_ns || meeting->first_ns > late->end_ns)
 		late__open_burst(late, meeting);
 	late->end_ns = later(late->end_ns, meeting->last_ns);
-	if (late__is_head(late, meeting))
-		late__add_head(late, comm, meeting);
+	late__add_number(late, comm, meeting);
 	if (meeting->is_waited && meeting->last_ns - meeting->first_ns >= LATE_NS)
 		late__take(late, comm, meeting);
 }

@@ -68,6 +68,12 @@ struct numbers {
 	bool any_uneven;
 };
 
+/* After a loss the numbers of a rare operation may be those of long ago. */
+bool verdict_comm__is_sure(const struct verdict_comm *comm, enum nccl_operation operation)
+{
+	return comm->lost_ns || !(comm->unsure >> operation & 1);
+}
+
 static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 {
 	struct numbers n = {};
@@ -76,6 +82,8 @@ static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 		struct range range = verdict_comm__range(comm, op);
 
 		n.ranges[op] = range;
+		if (!verdict_comm__is_sure(comm, op))
+			continue;
 		n.is_known[op] = range.n_known == comm->n_living;
 		n.is_uneven[op] = range.n_known > 1 && range.least < range.most;
 		n.any_uneven |= n.is_uneven[op];

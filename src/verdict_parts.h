@@ -71,6 +71,7 @@ uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct h
 				 uint64_t least_ns, uint64_t now_ns);
 enum verdict_state verdict_comm__waits_or_stuck(const struct verdict_comm *comm, uint64_t since_ns,
 						uint64_t now_ns);
+bool verdict_comm__is_sure(const struct verdict_comm *comm, enum nccl_operation operation);
 /* Numbers of one operation: the least and the most of living ranks. */
 struct range {
 	uint64_t least, most;
@@ -95,6 +96,8 @@ bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 			       struct finding *ret);
 bool verdict_comm__is_flying(const struct verdict_comm *comm, uint64_t now_ns);
 
+#define MIN_SLICE_NS (NSEC_PER_SEC / 2)
+
 /* verdict_late.c: all came to a number, on their hosts or GPUs. */
 struct meeting {
 	uint64_t first_ns, last_ns;
@@ -104,8 +107,6 @@ struct meeting {
 };
 void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
 				   const struct meeting *meeting);
-/* The k-th least (0: the least) of n values, whose order changes. */
-uint64_t select__nth(uint64_t *values, uint32_t n, uint32_t k);
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
 /* verdict_straggler.c */
@@ -115,18 +116,21 @@ bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sig
 bool late__is_recent(const struct late *late, uint64_t now_ns); /* NULL: false */
 
 /* verdict_waited.c */
-#define MAX_POINTS LATE_HEADS
+#define MAX_POINTS LATE_NUMBERS
 /* Numbers, newest first: how late a rank came, and when the others came in the mean. */
 struct points {
 	double lateness[MAX_POINTS], others[MAX_POINTS];
 	uint32_t n;
 };
-enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES }; /* open: nothing tells */
+enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES };  /* open: nothing tells */
+double points__step_ns(const struct points *points); /* 0: not known */
 /* Do the others wait for it? ret_by_wander: known only by how its lateness varies. */
 enum waited points__waited(const struct points *points, bool *ret_by_wander);
 /* Of a row of arrivals by column; false: somebody is not in it, or there are no others. */
 bool points__add(struct points *points, const struct verdict_comm *comm, const uint64_t *row,
 		 uint32_t column, const struct rank_set *but);
+/* The k-th least (0: the least) of n values, whose order changes. */
+double doubles__nth(double *values, uint32_t n, uint32_t k);
 /* Mean square of successive differences by variance. */
 double doubles__von_neumann(const double *values, uint32_t n);
 /*

@@ -40,7 +40,7 @@
 #define MAX_PAIRS	4096	  /* of sender and receiver, in one communicator */
 #define RING_ENTRIES	128	  /* numbers of one operation that are remembered */
 #define LOG_CALLS	32	  /* of a rank */
-#define LATE_HEADS	128
+#define LATE_NUMBERS	512
 #define LATE_SLICES	128
 #define TIMED_ENTRIES	32
 #define SLOW_CLASSES	16 /* operation and size */
@@ -131,6 +131,7 @@ struct member {
 	uint64_t told_ns;		   /* anything at all was last told of it */
 	uint64_t reached[NCCL_OP_MAX];	   /* VERDICT_NO_SEQUENCE: not known */
 	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
+	uint64_t numbered_ns[NCCL_OP_MAX]; /* when it was last told, changed or not */
 	uint64_t called[NCCL_OP_MAX];	   /* number of the last call told of */
 	uint64_t behind[N_COLLECTIVES];	   /* the number at which it was seen behind others, */
 	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
@@ -199,8 +200,7 @@ struct disagreement {
 
 /*
  * Who keeps whom waiting. Numbers whose arrivals overlap in time are one burst: within it, lateness
- * is counted once. Slices add up bursts: half a second, or one burst when they are rarer. Heads are
- * the numbers that come after a pause, and all where pauses are alike.
+ * is counted once. Slices add up the bursts of a step, or of half a second when steps are shorter.
  */
 struct slice {
 	uint64_t start_ns, end_ns;
@@ -211,14 +211,14 @@ enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
 struct late {
 	uint32_t n_columns;
 	uint64_t start_ns, end_ns; /* of the burst under way; 0: none */
-	uint64_t n_heads, n_slices, n_evaluated;
-	uint64_t first_ns;  /* first arrival at the last number */
-	double pause_ns;    /* the largest between two first arrivals of late */
-	uint64_t *heads;    /* [LATE_HEADS][n_columns] arrivals at numbers after such pauses */
+	uint64_t n_numbers, n_slices, n_evaluated;
+	uint64_t slice_ns;  /* a step, but no less than half a second */
+	uint64_t *numbers;  /* [LATE_NUMBERS][n_columns] when each rank came */
 	uint32_t *burst_us; /* [n_columns] lateness in the burst under way */
 	uint32_t *waste_us; /* [LATE_SLICES][n_columns] */
 	struct slice slices[LATE_SLICES];
 	struct rank_set culprits; /* columns; of the last evaluation */
+	struct rank_set suspects; /* columns; late in many slices, be it for what it may */
 	uint64_t since_ns;
 	double share, waste; /* of the slices that the first culprit is late in; of the time */
 };
@@ -289,6 +289,8 @@ struct verdict_comm {
 	bool is_refused;   /* counted as one that found no room */
 	uint64_t known_ns, active_ns;
 	uint64_t lost_ns;    /* 0: nothing, or seen at one number since */
+	uint64_t loss_ns;    /* the last loss */
+	uint32_t unsure;     /* bit per operation: not seen at one number since */
 	uint64_t n_compared; /* numbers at which all came */
 	struct track *tracks[N_COLLECTIVES];
 	enum nccl_operation first_operation; /* of all that were seen from the creation on */

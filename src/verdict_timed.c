@@ -134,14 +134,6 @@ static void transfer__add(struct transfer *t, uint64_t duration_ns, uint64_t now
 
 /* ---- lateness ---- */
 
-static uint64_t median_ns(const uint64_t *values, uint32_t n)
-{
-	uint64_t sorted[MAX_MEMBERS];
-
-	memcpy(sorted, values, n * sizeof(*values));
-	return select__nth(sorted, n, n / 2);
-}
-
 /*
  * Where others wait, their kernels take longer than that of the last to start by most of its
  * lateness. When not every number is timed, one stands for all since the one before it.
@@ -150,7 +142,8 @@ static void verdict_comm__meet_on_gpu(struct verdict_comm *comm, const struct ti
 {
 	uint64_t *last_sequence = &comm->timed->last_sequence[entry->operation];
 	struct meeting meeting = {.first_ns = ~0ULL, .weight = 1};
-	uint64_t durations[MAX_MEMBERS], last_duration_ns = 0;
+	double durations[MAX_MEMBERS];
+	uint64_t last_duration_ns = 0;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
@@ -172,7 +165,7 @@ static void verdict_comm__meet_on_gpu(struct verdict_comm *comm, const struct ti
 	}
 	if (n < 2)
 		return;
-	meeting.is_waited = since(median_ns(durations, n), last_duration_ns) >=
+	meeting.is_waited = since(doubles__nth(durations, n, n / 2), last_duration_ns) >=
 			    (meeting.last_ns - meeting.first_ns) / 2;
 	if (*last_sequence && entry->sequence > *last_sequence)
 		meeting.weight = entry->sequence - *last_sequence < 64

@@ -8,14 +8,13 @@
  * von Neumann's ratio near 2, lateness that wanders near 0.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "verdict_private.h"
 
 #define MIN_POINTS 10
 #define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
-#define MAX_LAG	   16
+#define MAX_LAG	   24
 
 /* Mean and variance of a few values. */
 struct moments {
@@ -61,20 +60,39 @@ double doubles__von_neumann(const double *values, uint32_t n)
 	return m.variance > 0 ? sum / m.variance : 2;
 }
 
-static int double__compare(const void *a, const void *b)
+double doubles__nth(double *values, uint32_t n, uint32_t k)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	int low = 0, high = n - 1, place = k;
 
-	return (x > y) - (x < y);
+	while (low < high) {
+		double pivot = values[place], value;
+		int i = low, j = high;
+
+		do {
+			while (values[i] < pivot)
+				i++;
+			while (pivot < values[j])
+				j--;
+			if (i > j)
+				break;
+			value = values[i];
+			values[i++] = values[j];
+			values[j--] = value;
+		} while (i <= j);
+		if (j < place)
+			low = i;
+		if (place < i)
+			high = j;
+	}
+	return values[place];
 }
 
 static double doubles__median(const double *values, uint32_t n)
 {
-	double sorted[MAX_POINTS];
+	double copy[MAX_POINTS];
 
-	memcpy(sorted, values, n * sizeof(*values));
-	qsort(sorted, n, sizeof(*sorted), double__compare);
-	return sorted[n / 2];
+	memcpy(copy, values, n * sizeof(*values));
+	return doubles__nth(copy, n, n / 2);
 }
 
 /* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
@@ -97,40 +115,69 @@ static uint32_t points__intervals(const struct points *p, uint32_t lag, double *
 	return p->n - lag;
 }
 
+/* But for the greatest and the least fortieth: pauses are few, the ends of steps are not. */
+static struct moments moments__of_most(double *values, uint32_t n)
+{
+	double low = doubles__nth(values, n, n / 40),
+	       high = doubles__nth(values, n, n - 1 - n / 40);
+
+	for (uint32_t i = 0; i < n; i++)
+		values[i] = fmin(fmax(values[i], low), high);
+	return moments__of(values, n);
+}
+
 /* How many points make a step: the lag at which intervals vary least. */
-static uint32_t points__lag(const struct points *p)
+static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 {
 	double intervals[MAX_POINTS], best = 0;
 	uint32_t best_lag = 1;
 
+	*ret_step_ns = 0;
 	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
 		uint32_t n = points__intervals(p, lag, intervals);
-		struct moments m;
-		double spread;
+		struct moments m = moments__of_most(intervals, n);
 
-		doubles__clamp(intervals, n);
-		m = moments__of(intervals, n);
-		spread = m.mean > 0 ? m.variance / (m.mean * m.mean) : 1;
-		if (lag == 1 || spread < best * 0.5) {
-			best = spread;
-			best_lag = lag;
-		}
+		if (lag > 1 && m.variance >= best * 0.7)
+			continue;
+		best = m.variance;
+		best_lag = lag;
+		*ret_step_ns = m.mean;
 	}
 	return best_lag;
 }
 
-/* Points at one place in the step are compared with one another: each has its mean taken off. */
+double points__step_ns(const struct points *p)
+{
+	double step_ns;
+
+	points__lag(p, &step_ns);
+	return step_ns;
+}
+
+/* Every lag-th value from that one on. */
+static uint32_t doubles__pick(const double *values, uint32_t n, uint32_t first, uint32_t lag,
+			      double *ret)
+{
+	uint32_t n_picked = 0;
+
+	for (uint32_t i = first; i < n; i += lag)
+		ret[n_picked++] = values[i];
+	return n_picked;
+}
+
+/* Points at one place in the step are compared with one another: each has the usual taken off. */
 static void doubles__level(double *values, uint32_t n, uint32_t lag)
 {
-	for (uint32_t phase = 0; phase < lag; phase++) {
-		double sum = 0;
-		uint32_t n_phase = 0;
+	double phase_values[MAX_POINTS], usual;
 
-		for (uint32_t i = phase; i < n; i += lag, n_phase++)
-			sum += values[i];
+	for (uint32_t phase = 0; phase < lag; phase++) {
+		uint32_t n_phase = doubles__pick(values, n, phase, lag, phase_values);
+
+		usual = doubles__nth(phase_values, n_phase, n_phase / 2);
 		for (uint32_t i = phase; i < n; i += lag)
-			values[i] -= sum / n_phase;
+			values[i] -= usual;
 	}
+	doubles__clamp(values, n);
 }
 
 static enum waited points__slope(const struct points *p, uint32_t lag)
@@ -141,10 +188,8 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	if (n < MIN_STEPS * lag)
 		return WAITED_OPEN;
 	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
-	doubles__clamp(intervals, n);
 	doubles__level(lateness, n, lag);
 	doubles__level(intervals, n, lag);
-	doubles__clamp(lateness, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ll += lateness[i] * lateness[i];
 		ld += lateness[i] * intervals[i];
@@ -162,27 +207,23 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 /* Of the place in the step at which the rank is latest. */
 static enum waited points__wander(const struct points *p, uint32_t lag)
 {
-	double values[MAX_POINTS], most = 0, ratio = 2;
-	uint32_t n_values = 0;
+	double values[MAX_POINTS], latest[MAX_POINTS], most = 0, ratio;
+	uint32_t n_latest = 0;
 
 	for (uint32_t phase = 0; phase < lag; phase++) {
-		double phase_values[MAX_POINTS];
-		struct moments m;
-		uint32_t n = 0;
+		uint32_t n = doubles__pick(p->lateness, p->n, phase, lag, values);
+		struct moments m = moments__of(values, n);
 
-		for (uint32_t i = phase; i < p->n; i += lag)
-			phase_values[n++] = p->lateness[i];
-		m = moments__of(phase_values, n);
 		if (m.mean <= most)
 			continue;
 		most = m.mean;
-		n_values = n;
-		memcpy(values, phase_values, n * sizeof(*values));
+		n_latest = n;
+		memcpy(latest, values, n * sizeof(*values));
 	}
-	if (n_values < MIN_STEPS)
+	if (n_latest < MIN_STEPS)
 		return WAITED_OPEN;
-	doubles__clamp(values, n_values);
-	ratio = doubles__von_neumann(values, n_values);
+	doubles__clamp(latest, n_latest);
+	ratio = doubles__von_neumann(latest, n_latest);
 	if (ratio < 0.6)
 		return WAITED_NO;
 	return ratio >= 1.2 ? WAITED_YES : WAITED_OPEN;
@@ -190,18 +231,19 @@ static enum waited points__wander(const struct points *p, uint32_t lag)
 
 enum waited points__waited(const struct points *p, bool *ret_by_wander)
 {
+	double step_ns;
 	uint32_t lag;
 	enum waited waited;
 
 	*ret_by_wander = false;
 	if (p->n < MIN_POINTS)
 		return WAITED_OPEN;
-	lag = points__lag(p);
+	lag = points__lag(p, &step_ns);
 	waited = points__slope(p, lag);
 	if (waited != WAITED_OPEN)
 		return waited;
 	*ret_by_wander = true;
-	return points__wander(p, lag);
+	return points__wander(p, p->n < lag * MIN_STEPS ? 1 : lag);
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,

@@ -280,7 +280,9 @@ static void scenario_run_job(struct scenario *s)
 	uint64_t step = 0;
 
 	for (int rank = 0; rank < job->n; rank++)
-		job->host_ns[rank] = JOB_START + (uint64_t)uniform(1e6, 2e8);
+		job->host_ns[rank] =
+			JOB_START +
+			(job->host == HOST_FREE ? 200 * MS : (uint64_t)uniform(1e6, 2e8));
 	for (; (!job->n_steps || step < job->n_steps) && job->n_calls < 120000; step++) {
 		uint64_t first_ns = JOB_NEVER;
 
@@ -374,7 +376,7 @@ static bool scenario_sees_straggler(const struct scenario *s)
 static void scenario_expect_straggler(struct scenario *s)
 {
 	struct job *job = &s->job;
-	uint64_t ns, needed = 24 * job->period_ns;
+	uint64_t ns, needed = 24 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
 	s->expects = call && scenario_sees_straggler(s);
@@ -513,7 +515,9 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 				 !s->watched.tells_gpu || !s->watched.knows_starts);
 	case FAULT_STRAGGLER:
 	case FAULT_GPU_STRAGGLER:
-		return v->state == VERDICT_STRAGGLER && is_own && verdict_names_only(v, m);
+		/* a host that falls behind by many steps is waited for, too */
+		return (v->state == VERDICT_STRAGGLER || v->state == VERDICT_WAITING) && is_own &&
+		       verdict_names_only(v, m);
 	default:
 		return false;
 	}
