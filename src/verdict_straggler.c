@@ -154,23 +154,18 @@ static uint32_t window__streak(const struct window *w, uint32_t column)
 	return streak;
 }
 
-/* The numbers may be of a short time: whether lateness wanders over the slices counts as well. */
 static enum waited window__is_waited_for(const struct window *w, uint32_t column, uint32_t streak)
 {
 	struct points p = window__points(w, column, window__start_ns(w, streak - 1));
-	double series[MAX_SLICES];
-	bool by_wander;
-	enum waited waited = points__waited(&p, &by_wander);
+	enum waited waited = points__waited(&p);
+	double series[MAX_SLICES], ratio;
 
-	if (waited != WAITED_YES || !by_wander)
+	if (waited != WAITED_OPEN || streak < 16)
 		return waited;
-	if (streak < 16)
-		return WAITED_OPEN;
 	window__series(w, column, streak, series);
-	return doubles__von_neumann(series, streak) >= 1 ? WAITED_YES : WAITED_OPEN;
+	ratio = doubles__von_neumann(series, streak);
+	return ratio >= 1 ? WAITED_YES : ratio < 0.5 ? WAITED_NO : WAITED_OPEN;
 }
-
-/* ---- the verdict ---- */
 
 static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
 {

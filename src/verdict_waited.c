@@ -4,17 +4,16 @@
  * step the later, the later the late rank came to this one: over a step, their interval grows with
  * its lateness (slope 1). Where they do not (hosts that run ahead of their GPUs, or ranks that
  * drift), their interval knows nothing of its lateness (slope 0; 1/2 where each is only imprecise
- * about its own pace). Where noise leaves that open, lateness that begins anew at every step has
- * von Neumann's ratio near 2, lateness that wanders near 0.
+ * about its own pace). Where noise leaves that open, how the lateness varies from slice to slice
+ * may tell: begun anew at every step, it has von Neumann's ratio near 2; where it wanders, near 0.
  */
 #include <math.h>
 #include <string.h>
 
 #include "verdict_private.h"
 
-#define MIN_POINTS 10
-#define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
-#define MAX_LAG	   24
+#define MIN_STEPS 20 /* fewer, and a random walk looks as if it began anew */
+#define MAX_LAG	  24
 
 /* Mean and variance of a few values. */
 struct moments {
@@ -204,46 +203,11 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	return slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
 }
 
-/* Of the place in the step at which the rank is latest. */
-static enum waited points__wander(const struct points *p, uint32_t lag)
-{
-	double values[MAX_POINTS], latest[MAX_POINTS], most = 0, ratio;
-	uint32_t n_latest = 0;
-
-	for (uint32_t phase = 0; phase < lag; phase++) {
-		uint32_t n = doubles__pick(p->lateness, p->n, phase, lag, values);
-		struct moments m = moments__of(values, n);
-
-		if (m.mean <= most)
-			continue;
-		most = m.mean;
-		n_latest = n;
-		memcpy(latest, values, n * sizeof(*values));
-	}
-	if (n_latest < MIN_STEPS)
-		return WAITED_OPEN;
-	doubles__clamp(latest, n_latest);
-	ratio = doubles__von_neumann(latest, n_latest);
-	if (ratio < 0.6)
-		return WAITED_NO;
-	return ratio >= 1.2 ? WAITED_YES : WAITED_OPEN;
-}
-
-enum waited points__waited(const struct points *p, bool *ret_by_wander)
+enum waited points__waited(const struct points *p)
 {
 	double step_ns;
-	uint32_t lag;
-	enum waited waited;
 
-	*ret_by_wander = false;
-	if (p->n < MIN_POINTS)
-		return WAITED_OPEN;
-	lag = points__lag(p, &step_ns);
-	waited = points__slope(p, lag);
-	if (waited != WAITED_OPEN)
-		return waited;
-	*ret_by_wander = true;
-	return points__wander(p, p->n < lag * MIN_STEPS ? 1 : lag);
+	return p->n < MIN_STEPS ? WAITED_OPEN : points__slope(p, points__lag(p, &step_ns));
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,

@@ -379,6 +379,8 @@ static void scenario_expect_straggler(struct scenario *s)
 	uint64_t ns, needed = 24 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
+	if (s->watched.timed_every > 1)
+		needed *= s->watched.timed_every;
 	s->expects = call && scenario_sees_straggler(s);
 	if (!s->expects)
 		return;
@@ -481,7 +483,7 @@ static bool scenario_is_expected(const struct scenario *s, const struct verdict 
 
 	return g == s->group && is_state && scenario_names_culprit(s, v, g) &&
 	       (s->cause == VERDICT_CAUSES || v->cause == s->cause) &&
-	       (s->operation == NCCL_OP_MAX ||
+	       (s->operation == NCCL_OP_MAX || (s->has_loss && v->operation == NCCL_OP_MAX) ||
 		(v->operation == s->operation && v->sequence == s->sequence));
 }
 
