@@ -111,16 +111,15 @@ def script_of(s):
         return begin + on, Truth(s.kind)
     if s.kind == "idle":
         return begin + "pause 600000", Truth(s.kind)
-    if s.kind == "drift":
-        on = f"loop forever {{ rate {s.hz}; pause 1 {s.seed % 35 + 15}; {call} }}"
-        return "comm w config;" + on, Truth(s.kind)
+    if s.kind == "drift":  # the same steps, and nobody waits: ranks wander apart
+        return begin + on, Truth(s.kind)
     if s.kind == "missing":
         return begin + f"{mark} @{r} pause 600000; {call}", missing
     if s.kind == "stopped":
         return begin + f"{mark} @{r} stop; {call}", missing
     if s.kind == "killed":
-        return begin + f"{mark} @{r} kill; {call}", Truth(s.kind, HURT, one, "AllReduce", "ended",
-                                                         **times)
+        return begin + f"{mark} @{r} kill; {call}", Truth(
+            s.kind, ("aborted",), one, "AllReduce", "ended", **times)
     if s.kind == "aborted":
         return begin + f"{mark} @{r} abort w; @{r} pause 600000; {call}", \
             Truth(s.kind, ("aborted",), one, **times)

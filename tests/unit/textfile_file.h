@@ -83,6 +83,7 @@ static inline struct tracer *tracer_new(void)
 {
 	struct tracer *tracer = stub_new();
 
+	tracer->refreshed_ns = now_ns();
 	timings__new(&tracer->timings, hand_out, tracer);
 	return tracer;
 }
