@@ -26,7 +26,7 @@ enum nbp_kind {
 	NBP_KIND_COMM = 1,	/* a communicator lives; sent again now and then, see there */
 	NBP_KIND_API = 2,	/* one API event of NCCL: see struct nbp_api */
 	NBP_KIND_OPERATION = 3, /* an operation as NCCL executes it */
-	NBP_KIND_LAUNCH = 4,	/* a kernel was launched, or a timed one has finished */
+	NBP_KIND_LAUNCH = 4,	/* a kernel was launched; what became of a timed one */
 	NBP_KIND_TIMER = 5,	/* one operation's channels, by NCCL's own timer on the GPU */
 	NBP_KIND_END = 6,	/* the communicator was finalised; its last record */
 	NBP_KIND_LOSS = 7,	/* what found no place since the last such record */
@@ -98,9 +98,17 @@ enum nbp_source {
 	NBP_SOURCE_KERNEL_TIMER,
 };
 
+/*
+ * The last three only of timed launches; queued and started only of a communicator's oldest one
+ * that is not finished, some 250 ms after its launch, and again every second while it stays so: a
+ * tracer that has just come learns of it, and one that was told that a launch is under way need not
+ * believe it for ever.
+ */
 enum nbp_phase {
 	NBP_LAUNCHED = 1,
-	NBP_FINISHED = 2, /* only of a timed launch */
+	NBP_FINISHED = 2,
+	NBP_QUEUED = 3,	 /* something before it on its stream is not done */
+	NBP_STARTED = 4, /* all that was before it on its stream is done */
 };
 
 enum nbp_loss {
@@ -205,7 +213,13 @@ struct nbp_launch {
 	__u8 timing;	      /* enum nbp_timing */
 	__u8 source;	      /* enum nbp_source */
 	__u8 capture;	      /* enum nbp_capture */
-	__u8 pad[36];
+
+	/* NBP_QUEUED and NBP_STARTED only */
+	__u8 function; /* of its first operation; NBP_UNKNOWN_U8: not known */
+	__u8 pad[3];
+	__u64 sequence; /* of that operation, as there */
+	__u64 done;	/* launches up to this number are done; 0: none is known to be */
+	__u8 pad2[16];
 };
 
 /*
@@ -224,10 +238,14 @@ struct nbp_timer {
 	__u8 pad[39];
 };
 
+/*
+ * Sent when something was lost, and once more a second later: who missed the first hears of it, and
+ * who did not has heard of that total.
+ */
 struct nbp_loss_record {
 	__u32 reason; /* enum nbp_loss */
 	__u32 detail; /* NBP_LOSS_TIMER_REFUSED: enum nbp_timer_state */
-	__u64 count;  /* since the last record of that reason and communicator */
+	__u64 count;  /* since a second or so ago, of that communicator */
 	__u64 total;
 	__u8 pad2[64];
 };

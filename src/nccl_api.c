@@ -69,6 +69,14 @@ const char *nccl_operation__name(enum nccl_operation operation)
 	return operation < NCCL_OP_MAX ? operation_names[operation] : "unknown";
 }
 
+int nccl_operation__sequence(enum nccl_operation operation)
+{
+	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
+		if (nccl_functions[i].operation == operation)
+			return nccl_functions[i].sequence;
+	return NCCL_NO_SEQUENCE;
+}
+
 const struct nccl_function *nccl_api__by_symbol(const char *symbol)
 {
 	if (symbol[0] == 'p')
@@ -97,11 +105,41 @@ uint8_t nccl_api__slot(const struct nccl_function *fn, enum nccl_param param, en
 }
 
 /* nccl.h: int8 uint8 int32 uint32 int64 uint64 fp16 fp32 fp64 bf16 (2.10) e4m3 e5m2 (2.24) */
-static const uint8_t datatype_sizes[NCCL_N_DATATYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+static const struct {
+	const char *name;
+	uint8_t size;
+} datatypes[NCCL_N_DATATYPES] = {
+	{"int8", 1},	{"uint8", 1},	 {"int32", 4},	    {"uint32", 4},
+	{"int64", 8},	{"uint64", 8},	 {"float16", 2},    {"float32", 4},
+	{"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1},
+};
 
 unsigned int nccl_datatype__size(uint32_t datatype)
 {
-	return datatype < NCCL_N_DATATYPES ? datatype_sizes[datatype] : 0;
+	return datatype < NCCL_N_DATATYPES ? datatypes[datatype].size : 0;
+}
+
+const char *nccl_datatype__name(uint32_t datatype)
+{
+	return datatype < NCCL_N_DATATYPES ? datatypes[datatype].name : "an unknown type";
+}
+
+const char *nccl_redop__name(uint32_t redop)
+{
+	static const char *const names[NCCL_N_REDOPS] = {"sum", "prod", "max", "min", "avg"};
+
+	return redop < NCCL_N_REDOPS ? names[redop] : "a reduction of its own";
+}
+
+const char *nccl_result__name(int32_t result)
+{
+	static const char *const names[NCCL_N_RESULTS] = {
+		"ncclSuccess",	     "ncclUnhandledCudaError", "ncclSystemError",
+		"ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
+		"ncclRemoteError",   "ncclInProgress",	       "ncclTimeout",
+	};
+
+	return result >= 0 && result < NCCL_N_RESULTS ? names[result] : "ncclResult";
 }
 
 const char *nccl_version__format(int32_t code, char *buf)

@@ -4,13 +4,18 @@
 
 #include "util.h"
 
-#define SLACK_NS	NSEC_PER_MSEC	      /* between two readings of the host's clock */
 #define MAX_ERROR_NS	(10 * NSEC_PER_MSEC)  /* of comparing the clocks; coarser is not compared */
 #define MAX_DURATION_NS (3600 * NSEC_PER_SEC) /* where the launch is not known */
 
 static bool is_after(uint64_t a_ns, uint64_t b_ns, uint64_t slack_ns)
 {
 	return a_ns > b_ns && a_ns - b_ns > slack_ns;
+}
+
+/* The driver tells a length as a float of milliseconds. */
+static uint64_t slack_ns(uint64_t length_ns)
+{
+	return SLACK_NS + (length_ns >> 22);
 }
 
 /* It ran between its launch on the host and now, or the two clocks have drifted apart. */
@@ -22,7 +27,7 @@ static bool launch__fits(const struct nbp_launch *launch, uint64_t launch_ns, ui
 		error_ns = MAX_ERROR_NS;
 	length_ns = launch->gpu_end_ns - launch->gpu_start_ns;
 	return !is_after(launch_ns, launch->gpu_start_ns, SLACK_NS + error_ns) &&
-	       !is_after(launch->gpu_end_ns, now_ns, SLACK_NS + error_ns) &&
+	       !is_after(launch->gpu_end_ns, now_ns, slack_ns(length_ns) + error_ns) &&
 	       !is_after(length_ns, launch->duration_ns, SLACK_NS) &&
 	       !is_after(launch->duration_ns, length_ns, SLACK_NS);
 }
@@ -35,7 +40,8 @@ enum timing_invalid nbp_launch__check(const struct nbp_launch *launch, uint64_t 
 	if (launch->gpu_end_ns < launch->gpu_start_ns)
 		return TIMING_INVALID_BACKWARDS;
 	if (is_after(launch_ns, now_ns, SLACK_NS) ||
-	    is_after(launch->duration_ns, now_ns > launch_ns ? now_ns - launch_ns : 0, SLACK_NS))
+	    is_after(launch->duration_ns, now_ns > launch_ns ? now_ns - launch_ns : 0,
+		     slack_ns(launch->duration_ns)))
 		return TIMING_INVALID_ABSURD;
 	if (launch->gpu_start_ns && !launch__fits(launch, launch_ns, now_ns))
 		return TIMING_INVALID_ABSURD;

@@ -137,6 +137,9 @@ void tracked__operation(struct timings *timings, struct tracked *tracked,
 	}
 	operation.call_ns =
 		calls__take(&work->calls, record, timing_operation__message_bytes(&operation));
+	flight__described(&work->flight, number, &operation);
+	if (timings->on_operation)
+		timings->on_operation(timings->operation_ctx, &tracked->comm, &operation);
 	if (!number || (work->done[number % WINDOW_DONE] == number && !work__find(work, number))) {
 		tracked__lone(timings, tracked, record, &operation, now_ns);
 		return;
@@ -155,6 +158,8 @@ static bool record__launch_is_sound(const struct nbp_launch *launch)
 		return false;
 	if (launch->phase == NBP_LAUNCHED)
 		return launch->timing != NBP_ABANDONED;
+	if (launch->phase == NBP_QUEUED || launch->phase == NBP_STARTED)
+		return launch->timing == NBP_TIMED;
 	return launch->phase == NBP_FINISHED &&
 	       (launch->timing == NBP_ABANDONED ||
 		(launch->timing == NBP_TIMED && launch->source == NBP_SOURCE_CUDA_EVENT));
@@ -185,21 +190,17 @@ static void tracked__close_before(struct timings *timings, struct tracked *track
 	}
 }
 
-static void tracked__made(struct tracked *tracked, const struct timing_launch *launch,
-			  uint64_t now_ns)
+static void tracked__made(struct tracked *tracked, const struct open *open, uint64_t now_ns)
 {
-	struct work *work = tracked->work;
-	bool captured = launch->capture == NBP_CAPTURED_YES;
+	const struct timing_launch *launch = &open->launch;
+	struct flight *flight = &tracked->work->flight;
 
 	tracked->comm.n_launches++;
 	tracked->comm.n_timed += launch->timing == NBP_TIMED;
-	tracked->comm.n_captured += captured;
-	work->made[launch->number % WINDOW_MADE].number = launch->number;
-	work->made[launch->number % WINDOW_MADE].launch_ns =
-		launch->launch_ns < now_ns ? launch->launch_ns : now_ns;
-	work->made[launch->number % WINDOW_MADE].captured = captured;
-	if (launch->timing == NBP_TIMED && launch->number > work->last_timed)
-		work->last_timed = launch->number;
+	tracked->comm.n_captured += launch->capture == NBP_CAPTURED_YES;
+	flight__made(flight, launch, launch->launch_ns < now_ns ? launch->launch_ns : now_ns);
+	for (uint32_t i = 0; i < launch->n_described; i++)
+		flight__described(flight, launch->number, &open->operations[i]);
 }
 
 static void tracked__launched(struct timings *timings, struct tracked *tracked,
@@ -215,12 +216,12 @@ static void tracked__launched(struct timings *timings, struct tracked *tracked,
 	}
 	numbers__add(&tracked->launch, number);
 	if (base != tracked->launch.base)
-		work->last_timed = work->last_done = 0; /* numbered anew */
+		flight__restart(&work->flight);
 	open = work__need(timings, tracked, record, number, now_ns);
 	if (!open)
 		return;
 	open__tell(open, record);
-	tracked__made(tracked, &open->launch, now_ns);
+	tracked__made(tracked, open, now_ns);
 	tracked__close_before(timings, tracked, open);
 }
 
@@ -269,6 +270,7 @@ static void tracked__finished(struct timings *timings, struct tracked *tracked,
 		open__tell(open, record);
 	open->launch.timing = NBP_TIMED;
 	open__time(timings, open, &record->launch, now_ns);
+	flight__done(&work->flight, &open->launch);
 	work__hand_out(timings, tracked, open);
 }
 
@@ -283,6 +285,8 @@ void tracked__launch(struct timings *timings, struct tracked *tracked,
 		return;
 	if (record->launch.phase == NBP_LAUNCHED)
 		tracked__launched(timings, tracked, record, now_ns);
+	else if (record->launch.phase != NBP_FINISHED)
+		tracked__told(timings, tracked, record, now_ns);
 	else
 		tracked__finished(timings, tracked, record, now_ns);
 }

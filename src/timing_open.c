@@ -105,22 +105,13 @@ void open__hand_out(struct timings *timings, struct tracked *tracked, struct ope
 	open__free(timings, tracked, open);
 }
 
-static void work__is_done(struct work *work, const struct timing_launch *launch)
-{
-	work->done[launch->number % WINDOW_DONE] = launch->number;
-	if (launch->timing == NBP_TIMED && launch->number > work->last_done) {
-		work->last_done = launch->number;
-		work->last_done_stream = launch->stream;
-	}
-}
-
 void work__hand_out(struct timings *timings, struct tracked *tracked, struct open *open)
 {
 	struct work *work = tracked->work;
 
 	DL_DELETE(work->opens, open);
 	work->n_opens--;
-	work__is_done(work, &open->launch);
+	work->done[open->launch.number % WINDOW_DONE] = open->launch.number;
 	/* Its operations wait for their timers, each by itself. */
 	if (open->is_split && !open->n_seen)
 		open__free(timings, tracked, open);
@@ -161,6 +152,7 @@ struct open *open__make(struct timings *timings, struct tracked *tracked,
 	of_process->opens++;
 	open->operations = &open->one;
 	open->seen_ns = now_ns;
+	open->beat = tracked->n_beats;
 	open->tid = record->tid;
 	open->launch.number = number;
 	open->launch.timing = NBP_TIMING_MAX;
@@ -181,6 +173,14 @@ struct open *work__find(const struct work *work, uint64_t number)
 	return NULL;
 }
 
+/* The oldest, but not one that is under way while there are others. */
+static struct open *work__dispensable(const struct work *work)
+{
+	struct open *first = work->opens;
+
+	return open__is_pending(first) && first->next ? first->next : first;
+}
+
 struct open *work__need(struct timings *timings, struct tracked *tracked,
 			const struct nbp_record *record, uint64_t number, uint64_t now_ns)
 {
@@ -191,7 +191,7 @@ struct open *work__need(struct timings *timings, struct tracked *tracked,
 		return open;
 	if (work->n_opens == TIMING_MAX_OPENS_PER_COMM) {
 		timings->lost[TIMING_LOST_NO_ROOM]++;
-		work__give_up(timings, tracked, work->opens);
+		work__give_up(timings, tracked, work__dispensable(work));
 	}
 	open = open__make(timings, tracked, record, number, now_ns);
 	if (!open)

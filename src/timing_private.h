@@ -4,6 +4,7 @@
 #define TIMING_PRIVATE_H
 
 #include "timing.h"
+#include "util.h"
 
 /* What processes can grow is bounded: each, and all together. */
 #define TIMING_MAX_PROCESSES		  4096
@@ -22,6 +23,8 @@
 #define WINDOW_OPERATIONS 4096 /* the last numbers of which it is known whether they came */
 #define WINDOW_DONE	  64
 #define WINDOW_MADE	  64
+
+#define SLACK_NS NSEC_PER_MSEC /* between two readings of the host's clock */
 
 #define MAX_NUMBER (1ULL << 62) /* no process counts that far */
 
@@ -53,7 +56,7 @@ struct calls {
 struct open {
 	struct open *prev, *next;
 	struct timing_launch launch; /* comm and operations are set when it is handed out */
-	uint64_t seen_ns;
+	uint64_t seen_ns, beat;	     /* beat: of tracked.n_beats */
 	uint32_t tid, n_seen, capacity;
 	bool is_told;	      /* its NBP_LAUNCHED came, or its NBP_FINISHED */
 	bool is_split;	      /* its operations wait for their timers, each by itself */
@@ -65,6 +68,26 @@ struct open {
 	struct timing_operation one;
 };
 
+/* A launch that is known to have been made. */
+struct made {
+	uint64_t number, launch_ns;
+	uint64_t first, sequence; /* of its first operation; first 0: none is described */
+	enum nccl_operation operation;
+	bool captured;
+};
+
+/* What is under way: launches above last_done, up to last_timed. */
+struct flight {
+	uint64_t last_timed, last_done; /* launch numbers */
+	uint64_t last_done_stream;
+	struct made made[WINDOW_MADE];
+	struct {
+		struct made launch; /* number 0: none */
+		uint64_t beat, gpu_start_ns;
+		bool started;
+	} told; /* the last that a plugin said to be queued or started */
+};
+
 /* Of a communicator that has launched. */
 struct work {
 	struct open *opens, *held; /* the oldest first */
@@ -74,12 +97,7 @@ struct work {
 	uint64_t seen_highest;
 	uint64_t done[WINDOW_DONE];  /* launches, at number % WINDOW_DONE */
 	uint64_t timed[WINDOW_DONE]; /* operations with a timer, likewise */
-	struct {
-		uint64_t number, launch_ns;
-		bool captured;
-	} made[WINDOW_MADE];
-	uint64_t last_timed, last_done; /* launch numbers */
-	uint64_t last_done_stream;
+	struct flight flight;
 	uint64_t timers_until_ns; /* kernel timers come; 0: they do not */
 };
 
@@ -111,6 +129,7 @@ struct tracked {
 	UT_hash_handle by_hash;
 	struct losses losses;
 	struct numbers api, launch, operation;
+	uint64_t n_beats, beat_ns;	  /* signs of life; the last, by its own clock */
 	uint64_t own_up;		  /* notes that the plugin says it lost, of any number */
 	uint64_t missing_before, missing; /* at the last settle; counted so far */
 	struct work *work;		  /* NULL: never launched */
@@ -127,6 +146,8 @@ struct tracked_process {
 struct timings {
 	timing_launch_fn *fn;
 	void *ctx;
+	timing_operation_fn *on_operation; /* NULL: nobody listens */
+	void *operation_ctx;
 	struct timing_comm *comms; /* each the first member of a struct tracked */
 	struct tracked *index;	   /* by hash and rank in a process: the newest */
 	struct tracked *busy;
@@ -182,6 +203,18 @@ void tracked__timer(struct timings *timings, struct tracked *tracked,
 		    const struct nbp_record *record, uint64_t now_ns);
 void tracked__settle_held(struct timings *timings, struct tracked *tracked, uint64_t now_ns);
 
+/* timing_flight.c */
+void flight__made(struct flight *flight, const struct timing_launch *launch, uint64_t launch_ns);
+void flight__described(struct flight *flight, uint64_t number,
+		       const struct timing_operation *operation);
+void flight__done(struct flight *flight, const struct timing_launch *launch);
+void flight__restart(struct flight *flight);
+void tracked__told(struct timings *timings, struct tracked *tracked,
+		   const struct nbp_record *record, uint64_t now_ns);
+void tracked__beat(struct tracked *tracked, const struct nbp_record *record);
+bool tracked__is_untold(const struct tracked *tracked, const struct open *open);
+void tracked__expire_told(struct tracked *tracked);
+
 /* timing_settle.c */
 bool tracked__settle(struct timings *timings, struct tracked *tracked, uint64_t now_ns);
 void tracked__close(struct timings *timings, struct tracked *tracked);
@@ -192,7 +225,6 @@ uint64_t calls__take(struct calls *calls, const struct nbp_record *operation, ui
 uint32_t calls__expire(struct calls *calls, uint64_t before_ns);
 
 /* timing_form.c */
-bool nbp_function__operation(uint8_t function, enum nccl_operation *ret);
 void launch__judge(struct timing_launch *launch);
 
 /* timing_check.c: TIMING_INVALID_MAX: the time is sound. */

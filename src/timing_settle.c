@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What time brings: launches that are over, numbers that never come; and what is in flight. */
+/* What time brings: launches that are over, numbers that never come. */
 #include "timing_private.h"
 
 #include <utlist.h>
@@ -12,11 +12,24 @@
 
 static bool open__is_passed(struct open *open, const struct work *work, uint64_t now_ns)
 {
-	if (open->launch.number >= work->last_done || open->launch.stream != work->last_done_stream)
+	const struct flight *flight = &work->flight;
+
+	if (open->launch.number >= flight->last_done ||
+	    open->launch.stream != flight->last_done_stream)
 		return false;
 	if (!open->passed_ns)
 		open->passed_ns = now_ns;
 	return now_ns - open->passed_ns > PASSED_NS;
+}
+
+static bool open__is_over(const struct tracked *tracked, struct open *open, uint64_t now_ns)
+{
+	if (!open__is_pending(open))
+		return now_ns - open->seen_ns > SETTLE_NS;
+	if (!tracked__is_untold(tracked, open))
+		return open__is_passed(open, tracked->work, now_ns);
+	flight__done(&tracked->work->flight, &open->launch);
+	return true;
 }
 
 static void tracked__count_gaps(struct timings *timings, struct tracked *tracked)
@@ -53,10 +66,10 @@ bool tracked__settle(struct timings *timings, struct tracked *tracked, uint64_t 
 		return missing_before == tracked->missing_before;
 	DL_FOREACH_SAFE(work->opens, open, next)
 	{
-		if (open__is_pending(open) ? open__is_passed(open, work, now_ns)
-					   : now_ns - open->seen_ns > SETTLE_NS)
+		if (open__is_over(tracked, open, now_ns))
 			work__give_up(timings, tracked, open);
 	}
+	tracked__expire_told(tracked);
 	tracked__settle_held(timings, tracked, now_ns);
 	tracked__expire_calls(timings, tracked, now_ns > CALL_AGE_NS ? now_ns - CALL_AGE_NS : 0);
 	return !work->opens && !work->held && !work->calls.n &&
@@ -78,30 +91,4 @@ void tracked__close(struct timings *timings, struct tracked *tracked)
 	tracked__expire_calls(timings, tracked, UINT64_MAX);
 	free(work);
 	tracked->work = NULL;
-}
-
-uint32_t timing_comm__in_flight(const struct timing_comm *comm, uint64_t *ret_start_ns)
-{
-	const struct tracked *tracked = (const struct tracked *)comm;
-	const struct work *work = tracked->work;
-	uint64_t from, n, start_ns = 0;
-
-	if (!work || work->last_timed <= work->last_done)
-		return 0;
-	from = work->last_done ?: tracked->launch.base;
-	n = work->last_timed - from;
-	for (int i = 0; i < WINDOW_MADE; i++) {
-		uint64_t number = work->made[i].number, launch_ns = work->made[i].launch_ns;
-
-		if (number <= from || number > work->last_timed)
-			continue;
-		if (work->made[i].captured)
-			n--;
-		else if (!start_ns || launch_ns < start_ns)
-			start_ns = launch_ns;
-	}
-	if (!n || !start_ns)
-		return 0;
-	*ret_start_ns = start_ns;
-	return n > UINT32_MAX ? UINT32_MAX : n;
 }

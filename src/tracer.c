@@ -20,10 +20,11 @@ static void on_record(void *ctx, const struct nb_record *record)
 	if (tracer->foreign)
 		foreign__call(tracer->foreign, record);
 	handovers__probe_record(tracer->handovers, record);
-	if (record->kind == NB_KIND_CALL && tracer->on_call)
-		tracer->on_call(tracer->call_ctx, record);
-	if (record->kind != NB_KIND_LIFECYCLE)
+	if (record->kind != NB_KIND_LIFECYCLE) {
+		for (unsigned int i = 0; i < tracer->n_call_listeners; i++)
+			tracer->call_listeners[i].fn(tracer->call_listeners[i].ctx, record);
 		return;
+	}
 	comms__record(tracer->comms, record);
 	process = processes__find(tracer->processes, record->tgid);
 	if (!process || process->gone_ns) { /* one that forked maps nothing anew */
@@ -67,6 +68,8 @@ static void on_tick(void *ctx)
 	tracer__detach_unused(tracer, now);
 	tracer__retry_looks(tracer, now);
 	tracer__check_settled(tracer);
+	if (tracer->on_tick)
+		tracer->on_tick(tracer->tick_ctx);
 	if (!anything_attached(tracer)) {
 		loop_source__set_timer(tracer->tick, 0, 0);
 		tracer->tick_runs = false;
@@ -146,7 +149,8 @@ void tracer__free(struct tracer *tracer)
 {
 	if (!tracer)
 		return;
-	tracer->n_listeners = 0; /* what is handed out last comes when half of this is gone */
+	tracer->n_listeners = tracer->n_call_listeners =
+		0; /* what is handed out last comes when half of this is gone */
 	if (tracer->processes && tracer->helpers) {
 		tracer__restore_knobs(tracer);
 		tracer__release_foreign(tracer);
@@ -209,8 +213,10 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 		if (process->is_fork_copy)
 			tracer__scan_later(process, 0, 1);
 	}
-	if (process && process->gone_ns && comm && !comm->dead_ns)
+	if (process && process->gone_ns && comm && !comm->dead_ns) {
 		comm->dead_ns = process->gone_ns;
+		comm->ending = COMM_DIED;
+	}
 	if (!process && comm && !comm->dead_ns)
 		tracer__find_caller(tracer, comm);
 	if (process && comm && !comm->learnt && !comm->dead_ns && !process->scans_left &&
@@ -319,12 +325,6 @@ struct probe *tracer__probe(struct tracer *tracer)
 struct timings *tracer__timings(struct tracer *tracer)
 {
 	return tracer->timings;
-}
-
-void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx)
-{
-	tracer->on_call = fn;
-	tracer->call_ctx = ctx;
 }
 
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)

@@ -301,6 +301,11 @@ void tracer__serve_handovers(struct tracer *tracer, uint64_t now)
 		tracer__read_lost(tracer);
 }
 
+bool tracer__is_handed_over(const struct tracer *tracer, uint32_t tgid)
+{
+	return handovers__is_handed_over(tracer->handovers, tgid);
+}
+
 bool tracer__take_unprobed(void *ctx, const struct handover_calls *c)
 {
 	const struct comm_calls calls = {

@@ -25,14 +25,6 @@ int tracer__open_plugins(struct tracer *tracer)
 	return timings__new(&tracer->timings, on_launch, tracer);
 }
 
-int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx)
-{
-	if (tracer->n_listeners == TRACER_MAX_LISTENERS)
-		return -ENOSPC;
-	tracer->listeners[tracer->n_listeners++] = (struct launch_listener){fn, ctx};
-	return 0;
-}
-
 /* ---- records ---- */
 
 struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid)

@@ -55,8 +55,13 @@ struct tracer {
 		void *ctx;
 	} listeners[TRACER_MAX_LISTENERS];
 	unsigned int n_listeners;
-	tracer_call_fn *on_call;
-	void *call_ctx;
+	struct call_listener {
+		tracer_call_fn *fn;
+		void *ctx;
+	} call_listeners[TRACER_MAX_LISTENERS];
+	unsigned int n_call_listeners;
+	loop_fn *on_tick;
+	void *tick_ctx;
 	struct stranger strangers[TRACER_MAX_STRANGERS];
 	unsigned int n_strangers;
 	struct handovers *handovers;

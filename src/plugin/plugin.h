@@ -7,7 +7,8 @@
  *	                 launch.c, timing.c  CUDA events around what is launched
  *	                 timer.c     NCCL's own GPU timer, on request
  *	own thread       thread.c    semaphore -> mask; knobs; the end
- *	                 serve.c     rings, finished launches -> records -> batch (hook.c)
+ *	                 serve.c     rings -> records -> batch (hook.c)
+ *	                 pending.c   timed launches, to their end
  *
  * NCCL's threads take no lock, allocate nothing and make no system call but what the CUDA driver
  * makes in recording an event, and the first gettid() of a thread. Memory that they may touch is
@@ -102,9 +103,10 @@ struct comm {
 	bool chained;
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;
-	_Atomic uint32_t gpu;	   /* index + 1 of the last context launched in, see timing.h */
-	_Atomic uint64_t timed_ns; /* when a launch was last timed */
-	atomic_bool has_channels;  /* NCCL's GPU timer has told of one: it is connected */
+	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
+	/* when a launch was last timed, and made */
+	_Atomic uint64_t timed_ns, launched_ns;
+	atomic_bool has_channels; /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
 
@@ -116,10 +118,17 @@ struct comm {
 	uint64_t announced_ns; /* 0: not since the tracer came */
 	uint64_t announced_hash;
 	uint32_t announced_gpu;
-	uint64_t reported[NBP_LOSS_MAX];
+	struct told_losses {
+		uint64_t before[NBP_LOSS_MAX], sum;
+	} told_losses;
 	uint64_t closing_since_ns;
 	bool ended;
 	uint32_t n_pending;
+	uint64_t oldest_pending; /* pending.c's, for a moment */
+	uint64_t done_launch;	 /* launches up to this number are done */
+	struct {
+		uint64_t stream, first, last;
+	} run; /* the last launches, of which all numbers came, on one stream */
 	uint64_t counted_launches;
 };
 
@@ -178,6 +187,8 @@ struct timing_times {
 
 void timing__serve(uint64_t now); /* makes events, compares clocks, takes back what was lost */
 enum timing_result timing__poll(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
+/* Has its stream come to it? With TIMING_DONE: start_ns, clock_error_ns. */
+enum timing_result timing__look(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
 void cuda__end(void); /* no more calls of the driver, and none under way */
 bool timing__device(uint32_t gpu, int32_t *ret_device, uint8_t ret_uuid[16]);
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#define LOST_AFTER_NS  (60 * NS_PER_SECOND) /* a launch whose stop never came */
-#define TIME_ABSURD_NS (3600 * NS_PER_SECOND)
+#define LOST_AFTER_NS (60 * NS_PER_SECOND) /* a launch whose stop never came */
+#define FLOAT_BITS    22		   /* of a length that a float is sure to hold */
 
 static bool gpu__enter(struct gpu *gpu)
 {
@@ -51,15 +51,21 @@ static void gpu__prepare(struct gpu *gpu)
 	cuda__leave();
 }
 
-/* Launches that were started and never stopped: their thread is gone. */
+/*
+ * Launches that were started and never stopped: their thread is gone. By what this thread sees, and
+ * by its clock: the other may be held up anywhere.
+ */
 static void gpu__take_back(struct gpu *gpu, uint64_t now)
 {
 	for (int i = 0; i < N_PAIRS; i++) {
 		struct pair *pair = &gpu->pairs[i];
 		uint32_t state = atomic_load(&pair->state);
-		uint64_t taken_ns = atomic_load_explicit(&pair->taken_ns, memory_order_relaxed);
 
-		if ((state & 3) != PAIR_TAKEN || now < taken_ns || now - taken_ns < LOST_AFTER_NS)
+		if (state != pair->seen) {
+			pair->seen = state;
+			pair->seen_ns = now;
+		}
+		if ((state & 3) != PAIR_TAKEN || now - pair->seen_ns < LOST_AFTER_NS)
 			continue;
 		if (atomic_compare_exchange_strong(&pair->state, &state,
 						   (state >> 2) << 2 | PAIR_FREE))
@@ -92,6 +98,12 @@ void timing__serve(uint64_t now)
 	}
 }
 
+/* Not longer than the time since the host launched it. */
+static bool time__is_sound(float ms, uint64_t since_ns)
+{
+	return ms > 0 && ms * 1e6 <= (double)(since_ns + NS_PER_MS + (since_ns >> FLOAT_BITS));
+}
+
 static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
 				      struct timing_times *ret)
 {
@@ -102,9 +114,7 @@ static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, uint64
 		return TIMING_FAILED;
 	memset(ret, 0, sizeof(*ret));
 	ret->clock_error_ns = NBP_UNKNOWN;
-	/* Not longer than the time since the host launched it. */
-	if (!(ms > 0) || ms * 1e6 > (double)(now - launched_ns) + NS_PER_MS ||
-	    ms * 1e6 > TIME_ABSURD_NS)
+	if (!time__is_sound(ms, now - launched_ns))
 		return TIMING_INVALID;
 	ret->duration_ns = ms * 1e6;
 	ret->start_ns = clock__host_ns(&gpu->clock, pair->start, launched_ns, now);
@@ -141,6 +151,35 @@ enum timing_result timing__poll(uint16_t index, uint64_t launched_ns, struct tim
 		return TIMING_FAILED;
 	}
 	result = pair__poll(gpu, pair__get(index), launched_ns, ret);
+	cuda__leave();
+	return result;
+}
+
+static enum timing_result pair__look(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
+				     struct timing_times *ret)
+{
+	int error = cuda.event_query(pair->start);
+
+	if (error == CUDA_NOT_READY)
+		return TIMING_PENDING;
+	if (error) {
+		gpu__fail(gpu);
+		return TIMING_FAILED;
+	}
+	ret->start_ns = clock__host_ns(&gpu->clock, pair->start, launched_ns, now_ns());
+	if (ret->start_ns)
+		ret->clock_error_ns = gpu->clock.error_ns;
+	return TIMING_DONE;
+}
+
+enum timing_result timing__look(uint16_t index, uint64_t launched_ns, struct timing_times *ret)
+{
+	struct gpu *gpu = &gpus[index / N_PAIRS];
+	enum timing_result result;
+
+	if (atomic_load(&gpu->state) != GPU_READY || !gpu__enter(gpu))
+		return TIMING_FAILED;
+	result = pair__look(gpu, pair__get(index), launched_ns, ret);
 	cuda__leave();
 	return result;
 }

@@ -149,6 +149,21 @@ void batch__finished(struct batch *batch, const struct comm *comm, const struct 
 	r->launch.clock_error_ns = times->clock_error_ns;
 }
 
+void batch__under_way(struct batch *batch, const struct comm *comm, const struct note *note,
+		      const struct under_way *under_way)
+{
+	struct nbp_record *r = batch__add(batch, comm, NBP_KIND_LAUNCH);
+
+	r->tid = note->tid;
+	r->time_ns = note->time_ns;
+	launch__fill(&r->launch, note, under_way->started ? NBP_STARTED : NBP_QUEUED);
+	r->launch.gpu_start_ns = under_way->times.start_ns;
+	r->launch.clock_error_ns = under_way->times.clock_error_ns;
+	r->launch.function = under_way->function;
+	r->launch.sequence = under_way->sequence;
+	r->launch.done = under_way->done;
+}
+
 void batch__end(struct batch *batch, const struct comm *comm, uint64_t time_ns)
 {
 	batch__add(batch, comm, NBP_KIND_END)->time_ns = time_ns;

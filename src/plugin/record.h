@@ -17,6 +17,16 @@ void batch__counts(struct batch *batch, const struct comm *comm, uint64_t read_n
 /* times: NULL when the end was not seen */
 void batch__finished(struct batch *batch, const struct comm *comm, const struct note *note,
 		     const struct timing_times *times, uint32_t n_operations);
+/* A launch that is not done. */
+struct under_way {
+	bool started;
+	uint8_t function; /* of its first operation; NBP_UNKNOWN_U8 */
+	uint64_t sequence;
+	uint64_t done;		   /* number of the last launch that is */
+	struct timing_times times; /* start_ns, clock_error_ns */
+};
+void batch__under_way(struct batch *batch, const struct comm *comm, const struct note *note,
+		      const struct under_way *under_way);
 void batch__end(struct batch *batch, const struct comm *comm, uint64_t time_ns);
 /* comm: NULL for what belongs to none */
 void batch__loss(struct batch *batch, const struct comm *comm, enum nbp_loss reason, uint64_t count,

@@ -277,6 +277,13 @@ def run_agent(*args, seconds=30, **kwargs):
                           timeout=seconds, stdin=subprocess.DEVNULL, **kwargs)
 
 
+def copy_library(path):
+    """A harmless library that no process has mapped yet: this program's libm under another name."""
+    maps = Path("/proc/self/maps").read_text()
+    shutil.copy(re.search(r"\S*/libm[.-]\S+", maps)[0], path)
+    return path
+
+
 def descriptors(pid):
     """What the kernel says of each descriptor of a process; one that is closed meanwhile is none."""
     for path in (Path("/proc") / str(pid) / "fdinfo").iterdir():
@@ -284,3 +291,14 @@ def descriptors(pid):
             yield path.read_text()
         except OSError:
             pass
+
+
+def table(head, rows):
+    """Prints a markdown table: the figures of a closing note."""
+    rows = [list(map(str, row)) for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    for number, row in enumerate(rows):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
+        if number == 0:
+            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    print(end="", flush=True)

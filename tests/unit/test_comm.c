@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "../../src/comm.c"
+#include "../../src/comm_learn.c"
 #include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
 #include "../../src/comm_plugin.c"

@@ -7,6 +7,7 @@
 #include "../../src/timing.c"
 #include "../../src/timing_call.c"
 #include "../../src/timing_check.c"
+#include "../../src/timing_flight.c"
 #include "../../src/timing_form.c"
 #include "../../src/timing_launch.c"
 #include "../../src/timing_loss.c"

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Late is only who is waited for. Where ranks wait for one another, the others come to the next
+ * step the later, the later the late rank came to this one: over a step, their interval grows with
+ * its lateness (slope 1). Where they do not (hosts that run ahead of their GPUs, or ranks that
+ * drift), their interval knows nothing of its lateness (slope 0; 1/2 where each is only imprecise
+ * about its own pace). Where noise leaves that open, lateness that begins anew at every step has
+ * von Neumann's ratio near 2, lateness that wanders near 0.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "verdict_private.h"
+
+#define MIN_POINTS 10
+#define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
+#define MAX_LAG	   24
+
+/* Mean and variance of a few values. */
+struct moments {
+	double mean, variance;
+};
+
+static struct moments moments__of(const double *values, uint32_t n)
+{
+	struct moments m = {};
+
+	for (uint32_t i = 0; i < n; i++)
+		m.mean += values[i] / n;
+	for (uint32_t i = 0; i < n; i++)
+		m.variance += (values[i] - m.mean) * (values[i] - m.mean) / (n > 1 ? n - 1 : 1);
+	return m;
+}
+
+bool doubles__beyond_chance(const double *values, uint32_t n, double *ret_mean)
+{
+	static const struct {
+		uint32_t n;
+		double t;
+	} levels[] = {{10, 10}, {16, 7}, {32, 5.5}};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(levels) && levels[i].n <= n; i++) {
+		struct moments m = moments__of(values, levels[i].n);
+		double t = levels[i].t;
+
+		*ret_mean = m.mean;
+		if (m.mean > 0 && m.mean * m.mean * levels[i].n > t * t * m.variance)
+			return true;
+	}
+	return false;
+}
+
+double doubles__von_neumann(const double *values, uint32_t n)
+{
+	struct moments m = moments__of(values, n);
+	double sum = 0;
+
+	for (uint32_t i = 0; i + 1 < n; i++)
+		sum += (values[i + 1] - values[i]) * (values[i + 1] - values[i]) / (n - 1);
+	return m.variance > 0 ? sum / m.variance : 2;
+}
+
+double doubles__nth(double *values, uint32_t n, uint32_t k)
+{
+	int low = 0, high = n - 1, place = k;
+
+	while (low < high) {
+		double pivot = values[place], value;
+		int i = low, j = high;
+
+		do {
+			while (values[i] < pivot)
+				i++;
+			while (pivot < values[j])
+				j--;
+			if (i > j)
+				break;
+			value = values[i];
+			values[i++] = values[j];
+			values[j--] = value;
+		} while (i <= j);
+		if (j < place)
+			low = i;
+		if (place < i)
+			high = j;
+	}
+	return values[place];
+}
+
+static double doubles__median(const double *values, uint32_t n)
+{
+	double copy[MAX_POINTS];
+
+	memcpy(copy, values, n * sizeof(*values));
+	return doubles__nth(copy, n, n / 2);
+}
+
+/* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
+static void doubles__clamp(double *values, uint32_t n)
+{
+	double distances[MAX_POINTS], median = doubles__median(values, n), limit;
+
+	for (uint32_t i = 0; i < n; i++)
+		distances[i] = fabs(values[i] - median);
+	limit = 6 * doubles__median(distances, n);
+	for (uint32_t i = 0; i < n && limit > 0; i++)
+		values[i] = fmin(fmax(values[i], median - limit), median + limit);
+}
+
+/* The others' intervals from each point to the one `lag` later; points are newest first. */
+static uint32_t points__intervals(const struct points *p, uint32_t lag, double *ret)
+{
+	for (uint32_t i = lag; i < p->n; i++)
+		ret[i - lag] = p->others[i - lag] - p->others[i];
+	return p->n - lag;
+}
+
+/* How many points make a step: the lag at which intervals vary least. */
+static uint32_t points__lag(const struct points *p, double *ret_step_ns)
+{
+	double intervals[MAX_POINTS], best = 0;
+	uint32_t best_lag = 1;
+
+	*ret_step_ns = 0;
+	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
+		uint32_t n = points__intervals(p, lag, intervals);
+		struct moments m;
+
+		doubles__clamp(intervals, n);
+		m = moments__of(intervals, n);
+		if (lag > 1 && m.variance >= best * 0.7)
+			continue;
+		best = m.variance;
+		best_lag = lag;
+		*ret_step_ns = m.mean;
+	}
+	return best_lag;
+}
+
+double points__step_ns(const struct points *p)
+{
+	double step_ns;
+
+	points__lag(p, &step_ns);
+	return step_ns;
+}
+
+/* Points at one place in the step are compared with one another: each has its mean taken off. */
+static void doubles__level(double *values, uint32_t n, uint32_t lag)
+{
+	for (uint32_t phase = 0; phase < lag; phase++) {
+		double sum = 0;
+		uint32_t n_phase = 0;
+
+		for (uint32_t i = phase; i < n; i += lag, n_phase++)
+			sum += values[i];
+		for (uint32_t i = phase; i < n; i += lag)
+			values[i] -= sum / n_phase;
+	}
+}
+
+static enum waited points__slope(const struct points *p, uint32_t lag)
+{
+	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, dd = 0, slope, error;
+	uint32_t n = points__intervals(p, lag, intervals);
+
+	if (n < MIN_STEPS * lag)
+		return WAITED_OPEN;
+	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
+	doubles__clamp(intervals, n);
+	doubles__level(lateness, n, lag);
+	doubles__level(intervals, n, lag);
+	doubles__clamp(lateness, n);
+	for (uint32_t i = 0; i < n; i++) {
+		ll += lateness[i] * lateness[i];
+		ld += lateness[i] * intervals[i];
+		dd += intervals[i] * intervals[i];
+	}
+	if (ll <= 0)
+		return WAITED_OPEN;
+	slope = ld / ll;
+	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
+	if (slope + 2 * error <= 0.75)
+		return WAITED_NO;
+	return slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
+}
+
+/* Of the place in the step at which the rank is latest. */
+static enum waited points__wander(const struct points *p, uint32_t lag)
+{
+	double values[MAX_POINTS], most = 0, ratio = 2;
+	uint32_t n_values = 0;
+
+	for (uint32_t phase = 0; phase < lag; phase++) {
+		double phase_values[MAX_POINTS];
+		struct moments m;
+		uint32_t n = 0;
+
+		for (uint32_t i = phase; i < p->n; i += lag)
+			phase_values[n++] = p->lateness[i];
+		m = moments__of(phase_values, n);
+		if (m.mean <= most)
+			continue;
+		most = m.mean;
+		n_values = n;
+		memcpy(values, phase_values, n * sizeof(*values));
+	}
+	if (n_values < MIN_STEPS)
+		return WAITED_OPEN;
+	doubles__clamp(values, n_values);
+	ratio = doubles__von_neumann(values, n_values);
+	if (ratio < 0.6)
+		return WAITED_NO;
+	return ratio >= 1.2 ? WAITED_YES : WAITED_OPEN;
+}
+
+enum waited points__waited(const struct points *p, bool *ret_by_wander)
+{
+	double step_ns;
+	uint32_t lag;
+	enum waited waited;
+
+	*ret_by_wander = false;
+	if (p->n < MIN_POINTS)
+		return WAITED_OPEN;
+	lag = points__lag(p, &step_ns);
+	waited = points__slope(p, lag);
+	if (waited != WAITED_OPEN)
+		return waited;
+	*ret_by_wander = true;
+	return points__wander(p, lag);
+}
+
+bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,
+		 uint32_t column, const struct rank_set *but)
+{
+	const uint64_t base = row[column];
+	double sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct member *m = &comm->members[i];
+
+		if (m->has_left)
+			continue;
+		if (!row[m->column])
+			return false;
+		if (m->column == column || rank_set__has(but, m->column))
+			continue;
+		sum += (double)(int64_t)(row[m->column] - base);
+		n++;
+	}
+	if (!n || p->n == MAX_POINTS)
+		return false;
+	p->lateness[p->n] = -sum / n;
+	/* doubles are exact to the nanosecond for a hundred days */
+	p->others[p->n++] = (double)base + sum / n;
+	return true;
+}
