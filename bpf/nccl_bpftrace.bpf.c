@@ -167,16 +167,16 @@ static __always_inline __u64 sequence__read(const struct nb_key *key,
  * Calls of one group all see the number from before it: NCCL raises it at launch. It launches
  * nothing without data, or for a rank alone.
  */
-static __always_inline void counter__sequence(struct nb_counter *counter, const struct nb_record *r)
+static __always_inline __u64 counter__sequence(struct nb_counter *counter,
+					       const struct nb_record *r)
 {
 	__u64 launches = r->count && r->n_ranks != 1;
 
-	if (counter->sequence == r->sequence) {
-		__sync_fetch_and_add(&counter->pending, launches);
-	} else {
-		counter->sequence = r->sequence;
-		counter->pending = launches;
-	}
+	if (counter->sequence == r->sequence)
+		return __sync_fetch_and_add(&counter->pending, launches) + launches;
+	counter->sequence = r->sequence;
+	counter->pending = launches;
+	return launches;
 }
 
 static __always_inline void tally__add(struct nb_tally *tally, const struct nb_record *r)
@@ -190,7 +190,7 @@ static __always_inline void tally__add(struct nb_tally *tally, const struct nb_r
 		__sync_fetch_and_add(&tally->unknown_types, 1);
 }
 
-static __always_inline void counter__add(struct nb_counter *counter, const struct nb_record *r)
+static __always_inline void counter__add(struct nb_counter *counter, struct nb_record *r)
 {
 	tally__add(&counter->launched, r);
 	counter->last_ns = r->time_ns;
@@ -198,7 +198,7 @@ static __always_inline void counter__add(struct nb_counter *counter, const struc
 	counter->last_datatype = r->datatype;
 	counter->last_redop = r->redop;
 	counter->last_root = r->root;
-	counter__sequence(counter, r);
+	r->pending = counter__sequence(counter, r);
 }
 
 /* Under capture: into the graph, not onto the GPU. NCCL does not number it. */
@@ -249,7 +249,7 @@ static __always_inline struct nb_capturer *capturer__of_thread(void)
 }
 
 static __always_inline void call__add(struct nb_counter *counter, const struct nb_key *key,
-				      const struct nb_record *r)
+				      struct nb_record *r)
 {
 	struct nb_capturer *capturer = capturer__of_thread();
 	struct nb_captured_key captured_key;
@@ -258,6 +258,7 @@ static __always_inline void call__add(struct nb_counter *counter, const struct n
 		counter__add(counter, r);
 		return;
 	}
+	r->pending = NB_PENDING_CAPTURED;
 	captured_key.capture = capturer->capture;
 	captured_key.key = *key;
 	counter__add_captured(counter, capturer, &captured_key, r);
@@ -284,6 +285,7 @@ static __always_inline void record__load(struct nb_record *r, const struct argum
 	r->rank = (__s32)arguments__get(a, s->rank, ~0ULL);
 	r->n_ranks = (__s32)arguments__get(a, s->nranks, 0);
 	r->checksum = 0;
+	r->pending = 0;
 }
 
 /*

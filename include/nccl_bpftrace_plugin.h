@@ -218,7 +218,7 @@ struct nbp_launch {
 	__u8 function; /* of its first operation; NBP_UNKNOWN_U8: not known */
 	__u8 pad[3];
 	__u64 sequence; /* of that operation, as there */
-	__u64 done;	/* the last timed launch before it that was seen to finish; 0: none was */
+	__u64 done;	/* launches up to this number are done; 0: none is known to be */
 	__u8 pad2[16];
 };
 
@@ -238,10 +238,14 @@ struct nbp_timer {
 	__u8 pad[39];
 };
 
+/*
+ * Sent when something was lost, and once more a second later: who missed the first hears of it, and
+ * who did not has heard of that total.
+ */
 struct nbp_loss_record {
 	__u32 reason; /* enum nbp_loss */
 	__u32 detail; /* NBP_LOSS_TIMER_REFUSED: enum nbp_timer_state */
-	__u64 count;  /* since the last record of that reason and communicator */
+	__u64 count;  /* since a second or so ago, of that communicator */
 	__u64 total;
 	__u8 pad2[64];
 };

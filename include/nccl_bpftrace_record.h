@@ -98,7 +98,8 @@ struct nb_counter {
 	__u64 first_ns;		  /* CLOCK_MONOTONIC */
 	__u64 last_ns;
 	__u64 sequence; /* NCCL's number at the last call's entry, NB_NO_SEQUENCE: not known */
-	__u64 pending;	/* launching calls since that number last changed, the last one included */
+	__u64 pending;	/* launching calls since that number last changed, the last one included;
+			   all of them where NCCL keeps none */
 	__u64 last_count;
 	__u32 last_datatype;
 	__u32 last_redop;
@@ -202,9 +203,12 @@ struct nb_record {
 	__u32 redop;
 	__s32 root;	/* or peer; -1: none */
 	__u32 checksum; /* nb_record_checksum() when the agent was asked to verify, else 0 */
+	__u64 pending;	/* nb_counter's with this call, so exact whatever was lost; 0: not known */
 };
 
-_Static_assert(sizeof(struct nb_record) == 88, "nb_record");
+#define NB_PENDING_CAPTURED (~0ULL) /* into a CUDA graph: it waits for no launch of its own */
+
+_Static_assert(sizeof(struct nb_record) == 96, "nb_record");
 
 /* One record that the cooperating plugin handed over, and whose it is, by the kernel's word. */
 struct nb_plugin_record {

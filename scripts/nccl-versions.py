@@ -45,7 +45,8 @@ src/nccl_api.c""".split()
 
 # nccl_image's names are DWARF's. What the table leaves out on purpose is -1 there and not compared.
 FIELDS = """startMagic endMagic commHash rank nRanks cudaDev nvmlDev busId node nNodes localRank
-localRanks initState asyncResult abortFlag seqNumber config.commName""".split()
+localRanks initState asyncResult abortFlag seqNumber config.commName
+proxyState proxyState.asyncResult""".split()
 CODE_FIELDS = ("rank", "nRanks", "cudaDev")
 GUESSES = ("nvmlDev", "busId", "node", "nNodes", "localRank", "localRanks")
 
@@ -56,6 +57,8 @@ offsets = {'size': comm.sizeof}
 for path in %r:
     offset, t = 0, comm
     for part in path.split('.'):
+        if t.strip_typedefs().code == gdb.TYPE_CODE_PTR:  # then from the struct it points to
+            offset, t = 0, t.strip_typedefs().target()
         fields = [f for f in t.strip_typedefs().fields() if f.name == part and hasattr(f, 'bitpos')]
         if not fields:
             offset = None

@@ -150,6 +150,7 @@ int attach__calls_work(void *arg, int reply_fd)
 {
 	const struct attach_calls_request *request = arg;
 	struct sites sites = {.n = request->n, .pid = request->pid};
+	uint64_t made_ns;
 	char path[32];
 	int fd;
 
@@ -164,7 +165,8 @@ int attach__calls_work(void *arg, int reply_fd)
 	fd = link_multi(request->program_fd, &sites);
 	if (fd < 0)
 		return fd;
-	return helper__reply(reply_fd, "", 1, &fd, 1);
+	made_ns = now_ns();
+	return helper__reply(reply_fd, &made_ns, sizeof(made_ns), &fd, 1);
 }
 
 void attach__describe(const struct nccl_layout *layout, struct nb_library *ret)
@@ -219,6 +221,7 @@ int attach__work(void *arg, int reply_fd)
 	if (reply.err || !reply.image.n_sites || reply.image.kind != request->kind)
 		return helper__reply(reply_fd, &reply, sizeof(reply), NULL, 0);
 	n = attach_image(request, map_file, &reply.image, fds, &split);
+	reply.made_ns = now_ns();
 	if (n < 0)
 		reply.err = n;
 	reply.has_calls = n > 0 && split;

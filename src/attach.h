@@ -30,7 +30,8 @@ struct attach_reply {
 	int32_t has_calls; /* fds: a link on what handover__covers() says, one on the rest, the file
 			    */
 	struct image image;
-	char path[256]; /* as the process sees it; for people */
+	uint64_t made_ns; /* by then the links were there, CLOCK_MONOTONIC */
+	char path[256];	  /* as the process sees it; for people */
 };
 
 /* A helper_work_fn: arg is a struct attach_request, the reply a struct attach_reply. */
@@ -53,7 +54,10 @@ struct attach_calls_request {
 	uint32_t functions[IMAGE_MAX_SITES];
 };
 
-/* A helper_work_fn: arg is a struct attach_calls_request, the reply one byte and the link. */
+/*
+ * A helper_work_fn: arg is a struct attach_calls_request, the reply the time by which the link was
+ * there, a uint64_t of CLOCK_MONOTONIC, and the link.
+ */
 int attach__calls_work(void *arg, int reply_fd);
 
 /*

@@ -19,24 +19,6 @@ static const char *identity_name(const struct comm *comm)
 	return names[comm->identity];
 }
 
-/* Why nothing, or not all, is known of a process's communicators; NULL: all is. */
-static const char *what_is_unknown(const struct process *process)
-{
-	const struct library *library = process__nccl(process);
-
-	if (library->state == LIBRARY_UNSUPPORTED)
-		return library->reason;
-	if (process->scan_err == -ETIMEDOUT)
-		return "its memory did not answer in time";
-	if (process->scan_err)
-		return "its memory cannot be read";
-	if (library->image.layout.source == NCCL_LAYOUT_NONE)
-		return "this NCCL's layout is not known: ranks are learnt only from calls that `run` sees";
-	if (!library->image.comms_vaddr)
-		return "this NCCL lists no communicators: they are learnt as they call, with `run`";
-	return NULL;
-}
-
 static bool is_shown(const struct process *process)
 {
 	return process__nccl(process) && !process->is_fork_copy;
@@ -87,7 +69,7 @@ static json_t *json_of_foreign(const struct process *process)
 static json_t *json_of_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
-	const char *unknown = what_is_unknown(process);
+	const char *unknown = command__not_known(process);
 	json_t *comms = json_array(), *gpus = json_array();
 	char version[16], command[64], path[512];
 
@@ -160,7 +142,7 @@ static void print_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
 	enum plugin_state plugin = process__plugin(process);
-	const char *unknown = what_is_unknown(process);
+	const char *unknown = command__not_known(process);
 	char version[16], command[64], path[512];
 
 	printf("%u  %s  NCCL %s  %s%s%s%s%s\n", process->tgid,
@@ -189,9 +171,7 @@ static void print_text(struct tracer *tracer, const struct options *options)
 		n++;
 	}
 	if (!n)
-		printf("no NCCL process %s\n", options->n_pids || options->cgroup
-						       ? "among those asked for"
-						       : "on this node");
+		printf("no NCCL process %s\n", command__where(options));
 }
 
 static void on_settled(void *ctx)

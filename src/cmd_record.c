@@ -165,7 +165,7 @@ static int record__start(struct record *r)
 {
 	struct utsname *host = &r->host;
 	uint64_t duration_ns = r->options->duration_s * NSEC_PER_SEC;
-	int err;
+	int err = 0;
 
 	uname(host);
 	r->begun_ns = now_ns();
@@ -176,10 +176,10 @@ static int record__start(struct record *r)
 	if (r->options->format == RECORD_JSONL) {
 		record_jsonl__begin(&r->line, &r->origin);
 		record__put(r);
-		tracer__on_call(r->tracer, on_call, r);
+		err = tracer__on_call(r->tracer, on_call, r);
 	}
 	command__tell_of_foreign(r->tracer);
-	err = tracer__on_launch(r->tracer, on_launch, r);
+	err = err ?: tracer__on_launch(r->tracer, on_launch, r);
 	err = err ?: loop__add_timer(r->loop, FLUSH_NS, FLUSH_NS, on_tick, r, &r->tick);
 	if (!err && duration_ns)
 		err = loop__add_timer(r->loop, duration_ns, 0, on_end, r, &r->end);

@@ -9,19 +9,25 @@
 #include "screen.h"
 #include "textfile.h"
 #include "util.h"
+#include "verdict_log.h"
+#include "watch.h"
 
 #define SCREEN_NS NSEC_PER_SEC
+#define SETTLE_NS (250 * NSEC_PER_MSEC) /* between verdicts */
 
 struct run {
 	const struct options *options;
 	struct loop *loop;
 	struct tracer *tracer;
-	const char *dir; /* of the textfile, NULL: none */
+	struct watch *watch;
+	uint64_t settled_ns; /* its last settle */
+	const char *dir;     /* of the textfile, NULL: none */
 	struct textfile *textfile;
 	struct inspector_files *inspector;
 	struct textfile_count omitted[INSPECTOR_OMITTED_MAX]; /* of those */
 	struct screen *screen;				      /* one of the two */
 	struct logline *logline;
+	struct verdict_log *verdict_log; /* beside the line */
 	struct loop_source *interval, *redraw, *end;
 	int last_write_err;
 	uint64_t last_line_ns;
@@ -66,9 +72,33 @@ static void run__write_line(struct run *run)
 	logline__write(run->logline, run->tracer, now);
 }
 
-static void run__publish(struct run *run)
+static void run__settle(struct run *run)
+{
+	run->settled_ns = now_ns();
+	watch__settle(run->watch, run->settled_ns);
+	if (run->verdict_log)
+		verdict_log__write(run->verdict_log, watch__verdicts(run->watch), run->settled_ns);
+}
+
+/* The tracer's tick: it does not run where nothing is traced. */
+static void on_tick(void *ctx)
+{
+	struct run *run = ctx;
+
+	if (now_ns() >= run->settled_ns + SETTLE_NS)
+		run__settle(run);
+}
+
+/* The picture and what follows from it, as of now. */
+static void run__refresh(struct run *run)
 {
 	tracer__refresh(run->tracer);
+	run__settle(run);
+}
+
+static void run__publish(struct run *run)
+{
+	run__refresh(run);
 	run__write_textfile(run);
 	run__write_line(run);
 	tracer__expire(run->tracer);
@@ -83,8 +113,8 @@ static void on_redraw(void *ctx)
 {
 	struct run *run = ctx;
 
-	tracer__refresh(run->tracer);
-	screen__draw(run->screen, run->tracer, now_ns());
+	run__refresh(run);
+	screen__draw(run->screen, now_ns());
 }
 
 static void on_end(void *ctx)
@@ -99,7 +129,7 @@ static void on_settled(void *ctx)
 {
 	struct run *run = ctx;
 
-	tracer__refresh(run->tracer);
+	run__refresh(run);
 	run__write_textfile(run);
 }
 
@@ -128,6 +158,8 @@ static int run__open_textfile(struct run *run)
 	if (err)
 		return err;
 	err = textfile__listen(run->textfile, run->tracer);
+	if (!err)
+		textfile__watch(run->textfile, run->watch);
 	err = err ?: inspector_files__new(&run->inspector, run->dir, run->options->cluster);
 	err = err ?: inspector_files__listen(run->inspector, run->tracer);
 	if (err)
@@ -138,11 +170,30 @@ static int run__open_textfile(struct run *run)
 	return err;
 }
 
+static int run__open_screen(struct run *run)
+{
+	const struct screen_options options = {
+		.loop = run->loop,
+		.tracer = run->tracer,
+		.verdicts = watch__verdicts(run->watch),
+		.textfile_dir = run->dir,
+		.on_quit = on_end,
+		.ctx = run,
+	};
+	const char *why = "";
+	int err = screen__new(&run->screen, &options, &why);
+
+	if (err)
+		fprintf(stderr,
+			"nccl-bpftrace: no screen on this terminal (%s): log lines instead\n", why);
+	return err;
+}
+
 static int run__open_sinks(struct run *run)
 {
-	if (isatty(STDOUT_FILENO) && !run->options->no_ui)
-		return screen__new(&run->screen, stdout, run->dir);
-	return logline__new(&run->logline, stdout);
+	if (isatty(STDOUT_FILENO) && !run->options->no_ui && !run__open_screen(run))
+		return 0;
+	return logline__new(&run->logline, stdout) ?: verdict_log__new(&run->verdict_log, stdout);
 }
 
 static int run__add_timers(struct run *run)
@@ -167,14 +218,25 @@ static int run__open_tracer(struct run *run, const char **ret_why)
 	return loop__new(&run->loop) ?: tracer__new(&run->tracer, run->loop, &options, ret_why);
 }
 
+static int run__open_watch(struct run *run)
+{
+	const struct verdict_options options = {
+		.stuck_after_ns = run->options->stuck_after_s * NSEC_PER_SEC,
+	};
+	int err = watch__new(&run->watch, run->tracer, &options);
+
+	if (!err)
+		tracer__on_tick(run->tracer, on_tick, run);
+	return err;
+}
+
 static int run__trace(struct run *run, const char **ret_why)
 {
 	int err;
 
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	err = run__open_sinks(run) ?: run__add_timers(run);
-	if (!run->screen)
-		command__tell_of_foreign(run->tracer);
+	command__tell_of_foreign(run->tracer);
 	err = err ?: tracer__start(run->tracer, on_settled, run);
 	if (err)
 		return err;
@@ -185,9 +247,12 @@ static int run__trace(struct run *run, const char **ret_why)
 
 static void run__close(struct run *run)
 {
+	screen__give_back(run->screen);
+	watch__free(run->watch);
+	tracer__free(run->tracer);
 	screen__free(run->screen);
 	logline__free(run->logline);
-	tracer__free(run->tracer);
+	verdict_log__free(run->verdict_log);
 	inspector_files__free(run->inspector);
 	textfile__free(run->textfile);
 	loop__free(run->loop);
@@ -197,7 +262,7 @@ int cmd_run(const struct options *options)
 {
 	struct run run = {.options = options};
 	const char *why = "out of memory or file descriptors";
-	int err = run__open_tracer(&run, &why);
+	int err = run__open_tracer(&run, &why) ?: run__open_watch(&run);
 
 	/* Without privilege the directory would be to blame for it: the tracer comes first. */
 	if (!err && run__open_textfile(&run)) {

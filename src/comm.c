@@ -119,18 +119,19 @@ struct comm *comms__find(const struct comms *comms, const struct comm_key *key)
 	return comm;
 }
 
-static void comm__die(struct comm *comm, uint64_t at_ns)
+static void comm__die(struct comm *comm, uint64_t at_ns, enum comm_ending how)
 {
 	uint64_t alive_ns = comm__alive_ns(comm);
 
 	comm->dead_ns = at_ns > alive_ns ? at_ns : alive_ns;
+	comm->ending = how;
 }
 
 /*
  * An address belongs to one communicator at a time: the one last known to stand. Counters come in
  * any order, and after the records of ends: both are judged by their times.
  */
-static void comms__settle(struct comms *comms, struct comm *comm)
+void comms__settle(struct comms *comms, struct comm *comm)
 {
 	struct place *place = comms__place(comms, comm->key.tgid, comm->key.address);
 	struct comm *other = place ? place->living : NULL;
@@ -138,14 +139,15 @@ static void comms__settle(struct comms *comms, struct comm *comm)
 	if (!place || other == comm)
 		return;
 	if (place->ended_ns && place->ended_ns >= comm__alive_ns(comm)) {
-		comm__die(comm, place->ended_ns);
+		comm__die(comm, place->ended_ns, place->ending);
 	} else if (other && comm__alive_ns(other) > comm__alive_ns(comm)) {
-		comm__die(comm, other->known_ns);
+		comm__die(comm, other->known_ns, COMM_DESTROYED);
 	} else {
 		if (other)
-			comm__die(other, comm->known_ns);
+			comm__die(other, comm->known_ns, COMM_DESTROYED);
 		place->living = comm;
 		comm->dead_ns = 0;
+		comm->ending = COMM_NOT_ENDED;
 	}
 }
 
@@ -162,6 +164,8 @@ struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t
 	comm->known_ns = now_ns;
 	comm->node = -1;
 	comm->bus_id = -1;
+	comm->async_result = -1;
+	comm->shown_state = -1;
 	comm->identity = key->rank >= 0 ? COMM_RECOVERED : COMM_UNKNOWN;
 	for (int i = 0; i < NCCL_OP_MAX; i++)
 		comm->operations[i].sequence = NB_NO_SEQUENCE;
@@ -178,10 +182,19 @@ static void comms__note_end(struct comms *comms, const struct nb_record *r)
 	if (!place)
 		return;
 	place->ended_ns = r->time_ns;
+	place->ending = r->function == NCCL_FN_CommAbort ? COMM_ABORTED : COMM_DESTROYED;
 	if (!place->living || place->living->known_ns > r->time_ns)
 		return;
-	comm__die(place->living, r->time_ns);
+	comm__die(place->living, r->time_ns, place->ending);
 	place->living = NULL;
+}
+
+static void comms__note_finalize(struct comms *comms, const struct nb_record *r)
+{
+	struct place *place = comms__find_place(comms, r->tgid, r->comm);
+
+	if (place && place->living && place->living->known_ns <= r->time_ns)
+		place->living->finalized_ns = r->time_ns;
 }
 
 void comms__record(struct comms *comms, const struct nb_record *record)
@@ -192,6 +205,8 @@ void comms__record(struct comms *comms, const struct nb_record *record)
 		comms__note_creation(comms, record, meaning);
 	else if (meaning == NCCL_MEANS_ENDS)
 		comms__note_end(comms, record);
+	else if (meaning == NCCL_MEANS_FINALIZES)
+		comms__note_finalize(comms, record);
 }
 
 void comms__begin(struct comms *comms)
@@ -246,6 +261,27 @@ static void comms__revive(struct comms *comms, struct comm *comm)
 	comms__settle(comms, comm);
 }
 
+struct comm *comms__meet(struct comms *comms, const struct nb_record *r)
+{
+	const struct comm_key key = {
+		.address = r->comm,
+		.hash = r->comm_hash,
+		.tgid = r->tgid,
+		.rank = r->rank,
+	};
+	struct comm *comm = comms__find(comms, &key) ?: comms__adopt(comms, &key);
+
+	if (comm || !key.hash || key.rank < 0)
+		return comm;
+	comm = comms__add(comms, &key, r->n_ranks, r->time_ns);
+	if (!comm)
+		return NULL;
+	comm->first_ns = comm->last_ns = r->time_ns;
+	comms__settle(comms, comm);
+	comms__claim_creation(comms, comm);
+	return comm;
+}
+
 struct comm *comms__count(struct comms *comms, const struct nb_key *key, const struct nb_counter *c)
 {
 	const struct comm_key comm_key = comm_key__of(key);
@@ -275,78 +311,15 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 	return comm;
 }
 
-static void comm__take_identity(struct comm *comm, const struct nccl_identity *id)
-{
-	comm->learnt = true;
-	comm->n_ranks = id->n_ranks;
-	if (id->valid & NCCL_IDENTITY_BUS_ID)
-		comm->bus_id = id->bus_id;
-	if (id->valid & NCCL_IDENTITY_NODES) {
-		comm->node = id->node;
-		comm->n_nodes = id->n_nodes;
-	}
-	if (id->valid & NCCL_IDENTITY_NAME)
-		memcpy(comm->name, id->name, sizeof(comm->name));
-	comm->name[sizeof(comm->name) - 1] = 0;
-}
-
-/* NCCL's own numbers, for operations not called since we look. */
-static void comm__take_sequences(struct comm *comm, const struct nccl_identity *id)
-{
-	if (!(id->valid & NCCL_IDENTITY_SEQUENCE))
-		return;
-	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++) {
-		const struct nccl_function *fn = &nccl_functions[i];
-
-		if (fn->sequence >= 0 && fn->sequence < NCCL_N_SEQUENCES &&
-		    !comm->operations[fn->operation].tally[COMM_LAUNCHED].calls)
-			comm->operations[fn->operation].sequence = id->sequence[fn->sequence];
-	}
-}
-
-void comms__learn(struct comms *comms, uint32_t tgid, uint64_t address, bool listed,
-		  uint64_t now_ns, const struct nccl_identity *id)
-{
-	const struct comm_key key = {
-		.address = address,
-		.hash = id->valid & NCCL_IDENTITY_HASH ? id->comm_hash : 0,
-		.tgid = tgid,
-		.rank = id->rank,
-	};
-	struct comm *comm = comms__find(comms, &key) ?: comms__adopt(comms, &key);
-
-	if (!comm)
-		comm = comms__add(comms, &key, id->n_ranks, now_ns);
-	if (!comm)
-		return;
-	comm->listed |= listed;
-	if (now_ns > comm->read_ns)
-		comm->read_ns = now_ns;
-	comm__take_identity(comm, id);
-	comm__take_sequences(comm, id);
-	comms__settle(comms, comm);
-	comms__claim_creation(comms, comm);
-}
-
-unsigned int comms__unlearnt(const struct comms *comms, uint32_t tgid, uint64_t *addresses,
-			     unsigned int max)
-{
-	unsigned int n = 0;
-
-	for (struct comm *comm = comms->all; comm && n < max; comm = comm->hh.next)
-		if (comm->key.tgid == tgid && !comm->learnt && !comm->dead_ns &&
-		    comm->key.address && comm->key.address != NB_COMM_OVERFLOW)
-			addresses[n++] = comm->key.address;
-	return n;
-}
-
 void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns)
 {
 	struct owner *owner = comms__find_owner(comms, tgid);
 
 	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
-		if (comm->key.tgid == tgid && !comm->dead_ns)
+		if (comm->key.tgid == tgid && !comm->dead_ns) {
 			comm->dead_ns = now_ns;
+			comm->ending = COMM_DIED;
+		}
 	if (owner)
 		comms__drop_owner(comms, owner);
 }

@@ -20,6 +20,13 @@ enum comm_identity {
 	COMM_OBSERVED,	/* its creation was seen */
 };
 
+enum comm_ending {
+	COMM_NOT_ENDED,
+	COMM_DESTROYED, /* or another has its address */
+	COMM_ABORTED,
+	COMM_DIED, /* with its process */
+};
+
 /* How an operation comes to run; what a call does. */
 enum comm_mode {
 	COMM_LAUNCHED, /* called, and launched by that */
@@ -60,14 +67,21 @@ struct comm {
 	uint64_t first_ns, last_ns; /* of calls; 0: none seen */
 	uint64_t replayed_ns;	    /* last launch of a graph with its operations; 0: none seen */
 	uint64_t dead_ns;	    /* when its end was seen; 0: alive as far as known */
+	enum comm_ending ending;    /* how, with dead_ns */
+	uint64_t finalized_ns;	    /* ncclCommFinalize was called: its end is near; 0: not */
 	bool learnt;		    /* its struct was read */
 	bool is_mixed;		    /* several in succession that nothing tells apart */
 	bool scan_asked;	    /* the tracer's note: it asked for that once */
 	bool owner_asked;	    /* likewise: who makes these calls? */
 	bool listed;		    /* NCCL's own list had it */
-	bool is_double; /* another process holds the same rank of the same communicator */
-	char name[64];	/* "" : none */
-	char label[32]; /* value of the label `comm` */
+	bool is_double;		 /* another process holds the same rank of the same communicator */
+	bool has_read_sequences; /* as of read_ns; async_result, too */
+	uint64_t read_sequences[NCCL_N_SEQUENCES];
+	int32_t async_result; /* ncclResult_t; -1: not known */
+	uint64_t lost_told;   /* the watch's note: calls whose loss was told of */
+	int8_t shown_state;   /* the textfile's note: enum verdict_state in it; -1: none */
+	char name[64];	      /* "" : none */
+	char label[32];	      /* value of the label `comm` */
 	struct comm_operation operations[NCCL_OP_MAX];
 	UT_hash_handle hh;
 };
@@ -85,6 +99,12 @@ void comms__free(struct comms *comms);
 
 /* A ring record: creations and ends of communicators are noted, calls only date the last one. */
 void comms__record(struct comms *comms, const struct nb_record *record);
+
+/*
+ * The communicator of a call that has just been seen, as its counter will name it; NULL: it has no
+ * name, or there is no memory. For who cannot wait for the counter.
+ */
+struct comm *comms__meet(struct comms *comms, const struct nb_record *call);
 
 /*
  * Takes in all counters: comms__begin(), comms__count() for each, and the sums stand. Counters are
@@ -146,6 +166,10 @@ unsigned int comms__pending(const struct comms *comms, uint32_t tgid, uint64_t *
 unsigned int comms__unlearnt(const struct comms *comms, uint32_t tgid, uint64_t *addresses,
 			     unsigned int max);
 
+/* Those whose struct was read: to read it again. */
+unsigned int comms__learnt(const struct comms *comms, uint32_t tgid, uint64_t *addresses,
+			   unsigned int max);
+
 void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns);
 
 /* Drops what ended before `before_ns`. Its counters must have been deleted, or will be new. */
@@ -168,6 +192,9 @@ unsigned int comms__count_of(const struct comms *comms);
  */
 bool comm__bytes(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
 		 uint64_t *ret);
+
+/* The same of the last call alone. False: not known, or none was seen. */
+bool comm__last_bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
 
 /* Operations that ran: launched or replayed. */
 uint64_t comm__ran(const struct comm *comm, enum nccl_operation operation);

@@ -63,25 +63,41 @@ static bool creation__was_missed(const struct owner *owner, const struct creatio
 }
 
 /*
- * Was this communicator's creation seen? Told by its arguments only when it cannot be an older one
- * that was not known yet; otherwise comms__made() tells by the address.
+ * The creation that this communicator can have come of, whichever it is of several; NULL when it
+ * may as well be an older one, or come of one that does not count.
+ */
+static struct creation *owner__find_fitting(struct owner *owner, const struct comm *comm)
+{
+	struct creation *found = NULL;
+
+	for (int i = 0; i < MAX_CREATIONS; i++) {
+		struct creation *c = &owner->creations[i];
+
+		if (!creation__fits(c, comm))
+			continue;
+		if (c->time_ns < owner->complete_ns || creation__was_missed(owner, c))
+			return NULL;
+		found = found ?: c;
+	}
+	return found;
+}
+
+/*
+ * Was this communicator's creation seen? Told by its arguments only when that is beyond doubt;
+ * otherwise comms__made() tells by the address.
  */
 void comms__claim_creation(struct comms *comms, struct comm *comm)
 {
 	struct owner *owner = comms__find_owner(comms, comm->key.tgid);
+	struct creation *creation;
 
 	if (!owner || !owner->complete_ns || comm->key.rank < 0 || comm->identity == COMM_OBSERVED)
 		return;
-	for (int i = 0; i < MAX_CREATIONS; i++) {
-		struct creation *c = &owner->creations[i];
-
-		if (!creation__fits(c, comm) || c->time_ns < owner->complete_ns ||
-		    creation__was_missed(owner, c))
-			continue;
-		comm->identity = COMM_OBSERVED;
-		c->left--;
+	creation = owner__find_fitting(owner, comm);
+	if (!creation)
 		return;
-	}
+	comm->identity = COMM_OBSERVED;
+	creation->left--;
 }
 
 void comms__complete(struct comms *comms, uint32_t tgid, uint64_t since_ns)

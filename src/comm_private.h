@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by the parts of the picture of communicators: comm.c, comm_owner.c. */
+/* Shared by the parts of the picture of communicators: comm.c, comm_learn.c, comm_owner.c. */
 #ifndef COMM_PRIVATE_H
 #define COMM_PRIVATE_H
 
@@ -44,6 +44,7 @@ struct place {
 	} key;
 	struct comm *living; /* NULL: none known */
 	uint64_t ended_ns;   /* the last end told of here, 0: none */
+	enum comm_ending ending;
 	UT_hash_handle hh;
 };
 
@@ -96,6 +97,9 @@ struct comm *comms__adopt(struct comms *comms, const struct comm_key *key);
 struct comm *comms__find(const struct comms *comms, const struct comm_key *key);
 struct comm *comms__add(struct comms *comms, const struct comm_key *key, int32_t n_ranks,
 			uint64_t now_ns);
+
+/* comm.c: of all that had its address, is it the one that lives? */
+void comms__settle(struct comms *comms, struct comm *comm);
 
 /* comm.c: the living communicator at an address, or NULL. */
 struct place *comms__find_place(const struct comms *comms, uint32_t tgid, uint64_t address);

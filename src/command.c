@@ -51,6 +51,28 @@ int command__cannot_trace(int err, const char *why)
 	return EXIT_CANNOT_TRACE;
 }
 
+const char *command__not_known(const struct process *process)
+{
+	const struct library *library = process__nccl(process);
+
+	if (library->state == LIBRARY_UNSUPPORTED)
+		return library->reason;
+	if (process->scan_err == -ETIMEDOUT)
+		return "its memory did not answer in time";
+	if (process->scan_err)
+		return "its memory cannot be read";
+	if (library->image.layout.source == NCCL_LAYOUT_NONE)
+		return "this NCCL's layout is not known: ranks are learnt only from calls that a tracer sees";
+	if (!library->image.comms_vaddr)
+		return "this NCCL lists no communicators: they are learnt as they call, from a tracer that is there";
+	return NULL;
+}
+
+const char *command__where(const struct options *options)
+{
+	return options->n_pids || options->cgroup ? "among those asked for" : "on this node";
+}
+
 static void on_foreign(void *ctx, const struct process *process, int version)
 {
 	const struct process_mapping *mapping = process__foreign_mapping(process, 0);

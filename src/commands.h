@@ -10,6 +10,7 @@
 
 int cmd_run(const struct options *options);
 int cmd_ps(const struct options *options);
+int cmd_diagnose(const struct options *options);
 int cmd_check(const struct options *options);
 int cmd_record(const struct options *options);
 int cmd_plugin(const struct options *options);
@@ -18,6 +19,12 @@ int cmd_plugin(const struct options *options);
 struct tracer_options command__tracer_options(const struct options *options);
 int command__cannot_trace(int err, const char *why);
 void command__raise_limits(void);
+
+/* Why nothing, or not all, is known of an NCCL process's communicators; NULL: all is. */
+const char *command__not_known(const struct process *process);
+/* "on this node", or among those that the options name. */
+const char *command__where(const struct options *options);
+
 /* One line on stderr for each profiler plugin that is followed, or not, and why. */
 void command__tell_of_foreign(struct tracer *tracer);
 

@@ -56,21 +56,30 @@ struct shown *discover__find_shown(struct discover *d, const struct shown_key *k
 	return s;
 }
 
-/* A notice named an address; here is the mapping around it, so here is the real inode. */
-static void discover__resolve(struct discover *d, const struct nb_mapping *m)
+/*
+ * A notice named an address; here is the mapping around it, so here is the real inode. Gives the
+ * time of the last notice that it follows, 0: there was none.
+ */
+static uint64_t discover__resolve(struct discover *d, const struct nb_mapping *m)
 {
+	uint64_t since_ns = 0;
+
 	for (unsigned int i = 0; i < d->n_due; i++) {
 		const struct due *due = &d->due[i];
 		struct shown *s;
 
-		if (due->pid != m->tgid || due->addr < m->start || due->addr >= m->end)
+		if (due->pid != m->tgid ||
+		    (due->addr && (due->addr < m->start || due->addr >= m->end)))
 			continue;
-		s = discover__find_shown(d, &due->key);
+		if (due->time_ns > since_ns)
+			since_ns = due->time_ns;
+		s = due->addr ? discover__find_shown(d, &due->key) : NULL;
 		if (!s)
 			continue;
 		s->file = *m;
 		s->resolved = true;
 	}
+	return since_ns;
 }
 
 static void on_scan_message(void *ctx, const void *data, size_t len, const int *fds, int n_fds)
@@ -82,8 +91,9 @@ static void on_scan_message(void *ctx, const void *data, size_t len, const int *
 	(void)fds;
 	(void)n_fds;
 	for (size_t i = 0; i < len / sizeof(*mappings); i++) {
-		discover__resolve(d, &mappings[i]);
-		d->listener.mapping(d->listener.ctx, &mappings[i], scan->late);
+		uint64_t since_ns = discover__resolve(d, &mappings[i]);
+
+		d->listener.mapping(d->listener.ctx, &mappings[i], since_ns);
 	}
 }
 
@@ -106,7 +116,7 @@ static void discover__scan_each(struct discover *d)
 
 	while (proc && (entry = readdir(proc)))
 		if (isdigit((unsigned char)entry->d_name[0]))
-			discover__scan(d, strtoul(entry->d_name, NULL, 10), true);
+			discover__scan(d, strtoul(entry->d_name, NULL, 10), false);
 	if (proc)
 		closedir(proc);
 }
@@ -126,7 +136,7 @@ static void on_scan_done(void *ctx, int status)
 	d->listener.scanned(d->listener.ctx);
 }
 
-int discover__scan(struct discover *d, uint32_t pid, bool late)
+int discover__scan(struct discover *d, uint32_t pid, bool urgent)
 {
 	struct mapscan_request request = {.program_fd = probe__iterator_fd(d->probe), .pid = pid};
 	struct scan *scan = calloc(1, sizeof(*scan));
@@ -137,14 +147,14 @@ int discover__scan(struct discover *d, uint32_t pid, bool late)
 		.message = on_scan_message,
 		.done = on_scan_done,
 		.ctx = scan,
-		.urgent = !late,
+		.urgent = urgent,
 		.keep_fds = {request.program_fd, -1, -1, -1},
 	};
 	int err;
 
 	if (!scan)
 		return -ENOMEM;
-	*scan = (struct scan){.discover = d, .pid = pid, .late = late};
+	*scan = (struct scan){.discover = d, .pid = pid};
 	d->n_scans++;
 	d->all_running |= pid == 0;
 	err = helper__run(d->helpers, &job);
@@ -199,6 +209,7 @@ void discover__note_unresolved(struct discover *d, struct shown *s, const struct
 	if (waiting) {
 		waiting->pid = due->pid;
 		waiting->addr = due->addr;
+		waiting->time_ns = due->time_ns;
 		return;
 	}
 	later.not_before_ns = s->next_look_ns;
@@ -223,7 +234,7 @@ void discover__scan_due(struct discover *d)
 		}
 		for (unsigned int j = i; j < d->n_due; j++)
 			d->due[j].started |= d->due[j].pid == d->due[i].pid;
-		discover__scan(d, d->due[i].pid, false);
+		discover__scan(d, d->due[i].pid, true);
 	}
 	if (waiting)
 		loop_source__set_timer(d->due_timer, FIRST_LOOK_NS, 0);
@@ -232,7 +243,7 @@ void discover__scan_due(struct discover *d)
 	d->scan_all = false;
 	for (unsigned int i = 0; i < d->n_due; i++)
 		d->due[i].started = true;
-	discover__scan(d, 0, true);
+	discover__scan(d, 0, false);
 }
 
 void discover__on_due(void *ctx)

@@ -24,10 +24,10 @@ enum discover_interest {
 
 struct discover_listener {
 	/*
-	 * An executable file mapping; the same one can be told more than once. late: it may have
-	 * been there long before this was asked.
+	 * An executable file mapping; the same one can be told more than once. since_ns: it was
+	 * not there before (CLOCK_MONOTONIC, by the kernel's word); 0: nobody knows since when.
 	 */
-	void (*mapping)(void *ctx, const struct nb_mapping *mapping, bool late);
+	void (*mapping)(void *ctx, const struct nb_mapping *mapping, uint64_t since_ns);
 	/* A further process maps this file (only its inode is given): is that of interest? */
 	enum discover_interest (*interest)(void *ctx, const struct nb_mapping *file);
 	/* The process runs another program from now on. Is it one that is to be looked at again? */
@@ -44,9 +44,10 @@ void discover__free(struct discover *discover);
 
 /*
  * Has a helper tell of all mappings of one process, or of all processes (pid 0): they come later,
- * through the listener. 0 or -errno when it cannot be begun.
+ * through the listener. urgent: before what else helpers are to do. 0, or -errno when it cannot
+ * be begun.
  */
-int discover__scan(struct discover *discover, uint32_t pid, bool late);
+int discover__scan(struct discover *discover, uint32_t pid, bool urgent);
 
 /* Starts listening for new mappings. 0 or -errno. */
 int discover__watch(struct discover *discover);

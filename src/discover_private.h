@@ -33,8 +33,9 @@ struct shown {
 /* A mapping whose process is to be scanned. */
 struct due {
 	uint32_t pid;
-	bool started; /* its scan */
-	uint64_t addr, not_before_ns;
+	bool started;  /* its scan */
+	uint64_t addr; /* 0: the process runs another program since */
+	uint64_t time_ns, not_before_ns;
 	struct shown_key key;
 };
 
@@ -42,7 +43,6 @@ struct due {
 struct scan {
 	struct discover *discover;
 	uint32_t pid;
-	bool late;
 };
 
 struct discover {

@@ -3,6 +3,8 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <string.h>
+#include <time.h>
 
 #include "discover_private.h"
 #include "util.h"
@@ -20,11 +22,24 @@ struct mmap2_notice {
 	uint32_t prot, flags;
 };
 
+/* After the name of each: sample_id_all with PERF_SAMPLE_TIME alone. */
+struct notice_end {
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+};
+
 /* PERF_RECORD_COMM up to the name. */
 struct comm_notice {
 	struct perf_event_header header;
 	uint32_t pid, tid;
 };
+
+static uint64_t notice__time_ns(const struct perf_event_header *header)
+{
+	struct notice_end end;
+
+	memcpy(&end, (const char *)header + header->size - sizeof(end), sizeof(end));
+	return end.time_ns;
+}
 
 static void discover__on_mmap(struct discover *d, const struct mmap2_notice *notice)
 {
@@ -40,7 +55,12 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 	s = discover__find_shown(d, &key) ?: discover__remember(d, &key);
 	if (s && s->resolved)
 		interest = d->listener.interest(d->listener.ctx, &s->file);
-	due = (struct due){.pid = notice->pid, .addr = notice->addr, .key = key};
+	due = (struct due){
+		.pid = notice->pid,
+		.addr = notice->addr,
+		.time_ns = notice__time_ns(&notice->header),
+		.key = key,
+	};
 	if (!s || interest == DISCOVER_WANTED)
 		discover__note_due(d, &due);
 	else if (interest == DISCOVER_UNKNOWN)
@@ -51,7 +71,8 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 static void discover__on_exec(struct discover *d, const struct comm_notice *notice)
 {
 	if (d->listener.executed(d->listener.ctx, notice->pid))
-		discover__note_due(d, &(struct due){.pid = notice->pid});
+		discover__note_due(d, &(struct due){.pid = notice->pid,
+						    .time_ns = notice__time_ns(&notice->header)});
 }
 
 static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_header *header)
@@ -63,10 +84,11 @@ static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_h
 	(void)cpu;
 	if (header->type == PERF_RECORD_LOST) {
 		d->scan_all = true;
-	} else if (header->type == PERF_RECORD_MMAP2 && header->size >= sizeof(*notice) &&
-		   notice->ino) {
+	} else if (header->type == PERF_RECORD_MMAP2 &&
+		   header->size >= sizeof(*notice) + sizeof(struct notice_end) && notice->ino) {
 		discover__on_mmap(d, notice);
-	} else if (header->type == PERF_RECORD_COMM && header->size >= sizeof(*comm) &&
+	} else if (header->type == PERF_RECORD_COMM &&
+		   header->size >= sizeof(*comm) + sizeof(struct notice_end) &&
 		   header->misc & PERF_RECORD_MISC_COMM_EXEC) {
 		discover__on_exec(d, comm);
 	}
@@ -116,6 +138,10 @@ int discover__watch(struct discover *d)
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_DUMMY,
 		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_TIME,
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
 		.watermark = 1, /* wakeup_events would count samples, of which there are none */
 		.wakeup_watermark = 1,
 		.mmap = 1,

@@ -20,6 +20,14 @@ int handovers__new(struct handovers **ret, uint64_t proof_ns)
 	return 0;
 }
 
+void handovers__listen(struct handovers *h, handover_call_fn *call, handover_lost_fn *lost,
+		       void *ctx)
+{
+	h->on_call = call;
+	h->on_lost = lost;
+	h->listener_ctx = ctx;
+}
+
 bool handover__covers(enum nccl_function_id function)
 {
 	for (int i = 0; i < NBP_N_COUNTED; i++)
@@ -209,7 +217,7 @@ void handovers__plugin_record(struct handovers *h, uint32_t tgid, const struct n
 	if (r->kind == NBP_KIND_COMM)
 		comm__take_comm(comm, r);
 	else if (r->kind == NBP_KIND_API)
-		comm__take_api(comm, r);
+		comm__take_api(h, comm, r);
 	else if (r->kind == NBP_KIND_COUNTS)
 		comm__take_counts(h, comm, r);
 	else if (r->kind == NBP_KIND_OPERATION)

@@ -37,6 +37,16 @@ struct handovers;
 int handovers__new(struct handovers **ret, uint64_t proof_ns);
 void handovers__free(struct handovers *handovers);
 
+/*
+ * Told of, from now on: each call of a process that is handed over which no probe saw, by the
+ * plugin's record of it (an API event of one of the five functions); and that such records were
+ * lost. One listener.
+ */
+typedef void handover_call_fn(void *ctx, uint32_t tgid, const struct nbp_record *record);
+typedef void handover_lost_fn(void *ctx, uint32_t tgid);
+void handovers__listen(struct handovers *handovers, handover_call_fn *call, handover_lost_fn *lost,
+		       void *ctx);
+
 /* True for the functions that API events tell of one to one: the others keep their probes. */
 bool handover__covers(enum nccl_function_id function);
 

@@ -67,7 +67,7 @@ static void operation__add_unprobed(struct handover_operation *op, const struct 
 		api->function == NBP_BROADCAST || api->function == NBP_REDUCE ? api->root : -1;
 }
 
-void comm__take_api(struct handover_comm *comm, const struct nbp_record *r)
+void comm__take_api(struct handovers *h, struct handover_comm *comm, const struct nbp_record *r)
 {
 	struct handover_process *process = comm->process;
 	struct handover_operation *op;
@@ -80,8 +80,12 @@ void comm__take_api(struct handover_comm *comm, const struct nbp_record *r)
 	if (waiting__take(&op->waiting, r->time_ns,
 			  arguments_hash(r->api.count, api__datatype(&r->api)))) {
 		process->answered++;
-	} else if (process__in_period(process, r->time_ns)) {
+		return;
+	}
+	if (process__in_period(process, r->time_ns)) {
 		operation__add_unprobed(op, r);
+		if (h->on_call)
+			h->on_call(h->listener_ctx, process->tgid, r);
 	} else {
 		/* The probes count it: its record was lost, or it was before they came. */
 		process__trouble(process, r->time_ns);
@@ -157,6 +161,8 @@ static void comm__miss(struct handovers *h, struct handover_comm *comm, int func
 	if (missing.counts && (!first || !last))
 		h->uncertain += sum->calls;
 	process->missed_ns = until_ns;
+	if (missing.counts && h->on_lost)
+		h->on_lost(h->listener_ctx, process->tgid);
 	operation__miss(h, &comm->operations[function], &missing);
 }
 

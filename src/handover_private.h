@@ -101,7 +101,10 @@ struct handovers {
 	struct handover_comm *comms, *names;
 	uint64_t n_waiting; /* room of all */
 	uint64_t uncertain;
-	uint64_t proof_ns; /* so long without trouble, before probes may go */
+	uint64_t proof_ns;	   /* so long without trouble, before probes may go */
+	handover_call_fn *on_call; /* NULL: nobody listens */
+	handover_lost_fn *on_lost;
+	void *listener_ctx;
 };
 
 /* handover.c */
@@ -131,7 +134,8 @@ bool waiting__any(const struct waiting *waiting, uint64_t before_ns);
 void waiting__free(struct handovers *handovers, struct waiting *waiting);
 
 /* handover_count.c */
-void comm__take_api(struct handover_comm *comm, const struct nbp_record *record);
+void comm__take_api(struct handovers *handovers, struct handover_comm *comm,
+		    const struct nbp_record *record);
 void comm__take_counts(struct handovers *handovers, struct handover_comm *comm,
 		       const struct nbp_record *record);
 void comm__take_operation(struct handover_comm *comm, const struct nbp_record *record);

@@ -8,7 +8,11 @@
 
 /* Where a communicator's launches belong; asked for anew after each publication. */
 struct job_place {
-	struct timing_comm_key key;
+	struct job_place_key {
+		uint64_t id; /* the plugin's; with a rank: the communicator's hash */
+		uint64_t tgid;
+		int64_t rank; /* -1: none */
+	} key;
 	struct timing_job *job; /* NULL: no room */
 	uint32_t n_nodes;	/* 0: not known */
 	UT_hash_handle hh;
@@ -35,38 +39,42 @@ static void forget_places(struct job_timing *timing)
  * The process's word on its GPU is good when the node has that GPU (a MIG instance has a UUID of
  * its own, and is not listed); else what NCCL itself holds.
  */
-static const char *launch_uuid(struct tracer *tracer, const struct timing_comm *from,
-			       const struct comm *comm)
+static const char *comm_uuid(struct tracer *tracer, const char *told, const struct comm *comm)
 {
-	const struct gpu *gpu = tracer__gpu_by_uuid(tracer, from->uuid);
+	const struct gpu *gpu = tracer__gpu_by_uuid(tracer, told);
 
 	if (!gpu && comm)
 		gpu = tracer__gpu_of(tracer, comm);
 	return gpu ? gpu->uuid : "";
 }
 
-/* False: whose process it is, is not known (yet). */
-static bool find_place(struct job_timing *timing, const struct timing_comm *from,
-		       struct job_place *ret)
+/* uuid: as the process says, or "". False: whose process it is, is not known (yet). */
+static bool find_place(struct job_timing *timing, const struct job_place_key *key,
+		       const struct comm *comm, const char *uuid, struct job_place *ret)
 {
 	struct tracer *tracer = timing->tracer;
-	const uint32_t tgid = from->key.tgid;
-	const struct process *process = processes__find(tracer__processes(tracer), tgid);
-	const struct comm *comm = comms__named(tracer__comms(tracer), tgid, from->hash, from->rank);
+	const struct process *process = processes__find(tracer__processes(tracer), key->tgid);
 	const struct job_identity *job;
 
 	if (!process || !process->has_info)
 		return false;
 	job = &process->info.job;
 	*ret = (struct job_place){
-		.key = from->key,
-		.job = timing_stats__job(timing->stats, job->job_id,
-					 launch_uuid(tracer, from, comm), job->cluster, tgid),
-		.n_nodes = from->n_nodes,
+		.key = *key,
+		.job = timing_stats__job(timing->stats, job->job_id, comm_uuid(tracer, uuid, comm),
+					 job->cluster, key->tgid),
+		.n_nodes = comm && comm->n_nodes > 0 ? comm->n_nodes : 0,
 	};
-	if (!ret->n_nodes && comm && comm->n_nodes > 0)
-		ret->n_nodes = comm->n_nodes;
 	return true;
+}
+
+static struct job_place *known_place(const struct job_timing *timing,
+				     const struct job_place_key *key)
+{
+	struct job_place *place;
+
+	HASH_FIND(hh, timing->places, key, sizeof(*key), place);
+	return place;
 }
 
 static void remember_place(struct job_timing *timing, const struct job_place *found)
@@ -85,18 +93,50 @@ static void remember_place(struct job_timing *timing, const struct job_place *fo
 static void on_launch(void *ctx, const struct timing_launch *launch)
 {
 	struct job_timing *timing = ctx;
-	const struct timing_comm *comm = launch->comm;
-	struct job_place *place, found;
+	const struct timing_comm *from = launch->comm;
+	const struct job_place_key key = {from->key.id, from->key.tgid, -1};
+	struct job_place *place = known_place(timing, &key), found;
+	const struct comm *comm;
 
-	HASH_FIND(hh, timing->places, &comm->key, sizeof(comm->key), place);
 	if (!place) {
-		if (!find_place(timing, comm, &found))
+		comm = comms__named(tracer__comms(timing->tracer), from->key.tgid, from->hash,
+				    from->rank);
+		if (!find_place(timing, &key, comm, from->uuid, &found))
 			return;
+		if (from->n_nodes)
+			found.n_nodes = from->n_nodes;
 		place = &found;
-		if (comm->uuid[0]) /* it is told soon */
+		if (from->uuid[0]) /* it is told soon */
 			remember_place(timing, &found);
 	}
 	timing_stats__add(timing->stats, place->job, launch, place->n_nodes);
+}
+
+static void on_lateness(void *ctx, const struct verdict_member *member,
+			enum nccl_operation operation, uint64_t lateness_ns)
+{
+	const struct job_place_key key = {member->hash, member->tgid, member->rank};
+	struct job_timing *timing = ctx;
+	struct job_place *place = known_place(timing, &key), found;
+	const struct comm *comm;
+
+	(void)operation;
+	if (!place) {
+		comm = comms__named(tracer__comms(timing->tracer), member->tgid, member->hash,
+				    member->rank);
+		if (!find_place(timing, &key, comm, "", &found))
+			return;
+		place = &found;
+		if (comm && comm->learnt) /* its GPU is known by then */
+			remember_place(timing, &found);
+	}
+	timing_stats__add_lateness(timing->stats, place->job, lateness_ns);
+}
+
+void job_timing__watch(struct job_timing *timing, struct verdicts *verdicts)
+{
+	if (timing)
+		verdicts__on_lateness(verdicts, on_lateness, timing);
 }
 
 int job_timing__new(struct job_timing **ret, struct tracer *tracer)

@@ -32,6 +32,7 @@ struct library_calls {
 	uint32_t functions[IMAGE_MAX_SITES]; /* enum nccl_function_id */
 	int file;			     /* to attach to again, -1: none */
 	int link;			     /* for all processes, -1: none */
+	uint64_t link_ns;		     /* when it was made */
 	bool asked;			     /* it is being made */
 	bool unscoped;			     /* links for single processes were refused */
 	uint64_t retry_ns;		     /* after a failure */
@@ -43,6 +44,7 @@ struct library {
 	int index; /* in the BPF map, -1: none */
 	enum library_state state;
 	enum image_kind kind;	      /* IMAGE_NONE: not known either */
+	uint64_t traced_ns;	      /* all probes are there since, CLOCK_MONOTONIC */
 	struct nccl_image image;      /* of IMAGE_NCCL */
 	uint64_t semaphore;	      /* of IMAGE_PLUGIN, see struct image */
 	struct foreign_tables tables; /* of IMAGE_FOREIGN */

@@ -10,9 +10,13 @@
 #include "version.h"
 
 const struct command_row command_rows[COMMAND_MAX] = {
-	[COMMAND_RUN] = {"run", "trace until a signal: live table or log lines, textfile (default)",
+	[COMMAND_RUN] = {"run",
+			 "trace until a signal: live screen or log lines, textfile (default)",
 			 cmd_run},
 	[COMMAND_PS] = {"ps", "list NCCL processes, their communicators and ranks, once", cmd_ps},
+	[COMMAND_DIAGNOSE] = {"diagnose",
+			      "watch for 10 seconds, then say who is stuck, slow or at odds",
+			      cmd_diagnose, .statuses = "0 all well, 1 worth a look, 4 trouble"},
 	[COMMAND_CHECK] = {"check", "say whether this host can be traced, and what to mend if not",
 			   cmd_check},
 	[COMMAND_RECORD] = {"record", "write every operation to a file, until a signal",

@@ -172,6 +172,46 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.labels = LABELS(COMM),
 		.capped = true,
 	},
+	[METRIC_COMMUNICATOR_STATE] = {
+		.name = "nccl_communicator_state",
+		.type = "gauge",
+		.help = "1 for the state that the communicator is in, as far as the ranks of "
+			"this node tell; once 0 for a state that it has just left.",
+		.labels = LABELS(COMM, "state"),
+		.capped = true,
+	},
+	[METRIC_LATENESS_TOTAL] = {
+		.name = "nccl_operation_lateness_seconds_total",
+		.type = "counter",
+		.help = "How long after the first rank of this node this rank called the same "
+			"operations, summed up.",
+		.labels = LABELS(COMM),
+		.capped = true,
+	},
+	[METRIC_LAST_ARRIVAL] = {
+		.name = "nccl_operations_last_arrival_total",
+		.type = "counter",
+		.help = "Operations that this rank was the last one of this node to call, more "
+			"than a millisecond after the first.",
+		.labels = LABELS(COMM),
+		.capped = true,
+	},
+	[METRIC_ERRORS] = {
+		.name = "nccl_errors_total",
+		.type = "counter",
+		.help = "Asynchronous errors of the communicator by the name that NCCL has for "
+			"them, and calls of ncclCommAbort.",
+		.labels = LABELS(COMM, "result"),
+		.capped = true,
+	},
+	[METRIC_MISMATCHES] = {
+		.name = "nccl_mismatches_total",
+		.type = "counter",
+		.help = "Calls of this rank that differ from what other ranks of this node "
+			"called at the same sequence number, by what differs.",
+		.labels = LABELS(COMM, "kind"),
+		.capped = true,
+	},
 	[METRIC_DURATION] = {
 		.name = "nccl_operation_duration_seconds",
 		.type = "histogram",
@@ -206,6 +246,14 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.name = "nccl_operation_queue_seconds",
 		.type = "histogram",
 		.help = "Time from the call on the host to the start on the GPU, sampled.",
+		.labels = LABELS(JOB),
+		.capped = true,
+	},
+	[METRIC_LATENESS] = {
+		.name = "nccl_operation_lateness_seconds",
+		.type = "histogram",
+		.help = "Time from the first call of an operation on this node to each rank's "
+			"call of it.",
 		.labels = LABELS(JOB),
 		.capped = true,
 	},

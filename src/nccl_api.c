@@ -69,6 +69,14 @@ const char *nccl_operation__name(enum nccl_operation operation)
 	return operation < NCCL_OP_MAX ? operation_names[operation] : "unknown";
 }
 
+int nccl_operation__sequence(enum nccl_operation operation)
+{
+	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
+		if (nccl_functions[i].operation == operation)
+			return nccl_functions[i].sequence;
+	return NCCL_NO_SEQUENCE;
+}
+
 const struct nccl_function *nccl_api__by_symbol(const char *symbol)
 {
 	if (symbol[0] == 'p')
@@ -121,6 +129,17 @@ const char *nccl_redop__name(uint32_t redop)
 	static const char *const names[NCCL_N_REDOPS] = {"sum", "prod", "max", "min", "avg"};
 
 	return redop < NCCL_N_REDOPS ? names[redop] : "a reduction of its own";
+}
+
+const char *nccl_result__name(int32_t result)
+{
+	static const char *const names[NCCL_N_RESULTS] = {
+		"ncclSuccess",	     "ncclUnhandledCudaError", "ncclSystemError",
+		"ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
+		"ncclRemoteError",   "ncclInProgress",	       "ncclTimeout",
+	};
+
+	return result >= 0 && result < NCCL_N_RESULTS ? names[result] : "ncclResult";
 }
 
 const char *nccl_version__format(int32_t code, char *buf)

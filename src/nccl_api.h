@@ -104,6 +104,9 @@ extern const unsigned int nccl_n_functions;
 /* Name of an operation as NCCL spells it, "AllReduce"; never NULL. */
 const char *nccl_operation__name(enum nccl_operation operation);
 
+/* Where NCCL counts it: index in ncclComm.seqNumber[], or NCCL_NO_SEQUENCE. */
+int nccl_operation__sequence(enum nccl_operation operation);
+
 /* The row of an exported symbol ("ncclAllReduce"; "pnccl..." is the same function), or NULL. */
 const struct nccl_function *nccl_api__by_symbol(const char *symbol);
 
@@ -124,6 +127,12 @@ uint8_t nccl_api__slot(const struct nccl_function *fn, enum nccl_param param, en
 /* ncclDataType_t: bytes of one element, 0 for a value no release up to 2.32 defines. */
 unsigned int nccl_datatype__size(uint32_t datatype);
 #define NCCL_N_DATATYPES 12
+
+/* ncclResult_t (2.30): its name as nccl.h spells it; "ncclResult" for a value without one. */
+#define NCCL_RESULT_SUCCESS	0
+#define NCCL_RESULT_IN_PROGRESS 7
+#define NCCL_N_RESULTS		9
+const char *nccl_result__name(int32_t result);
 
 /* As NCCL names them, without the prefix: "float32". Never NULL. */
 const char *nccl_datatype__name(uint32_t datatype);

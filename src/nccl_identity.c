@@ -119,6 +119,23 @@ static int source__read_nodes(const struct source *src, struct nccl_identity *id
 	return 0;
 }
 
+/*
+ * As ncclCommGetAsyncError() does: what its network thread met, where the communicator itself is
+ * well. What that thread has beside it (one-sided operations, GIN) is not looked at.
+ */
+static int32_t source__read_proxy_result(const struct source *src)
+{
+	uint64_t proxy;
+	int32_t result;
+
+	if (src->layout->proxy_result < 0 ||
+	    source__field(src, src->layout->proxy_state, &proxy, sizeof(proxy)) || !proxy ||
+	    proxy > UINT64_MAX - src->layout->proxy_result - sizeof(result) ||
+	    src->read(src->ctx, proxy + src->layout->proxy_result, &result, sizeof(result)))
+		return 0;
+	return result > 0 && result <= MAX_RESULT ? result : 0;
+}
+
 /* -EINVAL when initState is no ncclResult_t: then the rest was chance. */
 static int source__read_state(const struct source *src, struct nccl_identity *id)
 {
@@ -132,7 +149,7 @@ static int source__read_state(const struct source *src, struct nccl_identity *id
 	if (async_result < 0 || async_result > MAX_RESULT)
 		return 0;
 	id->init_state = init_state;
-	id->async_result = async_result;
+	id->async_result = async_result ?: source__read_proxy_result(src);
 	id->valid |= NCCL_IDENTITY_STATE;
 	return 0;
 }

@@ -50,6 +50,8 @@ struct nccl_layout {
 	int32_t seq_number;
 	int32_t n_seq;	       /* elements of seqNumber[]; 0: not there or not to be trusted */
 	int32_t comm_name_ptr; /* const char *: config.commName, the user's own pointer */
+	int32_t proxy_state;   /* struct ncclProxyState * */
+	int32_t proxy_result;  /* asyncResult in that struct */
 };
 
 /* The layout of a release on one architecture. -ENOENT: not in the table. */
@@ -96,7 +98,7 @@ struct nccl_identity {
 	int32_t local_rank;
 	int32_t local_ranks;
 	int32_t init_state;		    /* ncclResult_t: 0 ready, 7 being made */
-	int32_t async_result;		    /* ncclResult_t of the communicator */
+	int32_t async_result;		    /* as ncclCommGetAsyncError() would say it */
 	uint32_t aborted;		    /* the abort flag is raised */
 	uint32_t valid;			    /* bits of enum nccl_identity_valid */
 	char name[NCCL_IDENTITY_NAME_SIZE]; /* printable UTF-8; a longer one is cut at a character

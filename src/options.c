@@ -150,9 +150,12 @@ int options__parse(struct options *options, int argc, char **argv)
 		.ring_bytes = PROBE_DEFAULT_RING_BYTES,
 		.gpu_budget_ppm = NBP_DEFAULT_BUDGET_PPM,
 		.handover_after_s = 10,
+		.stuck_after_s = 60,
 	};
 	if (argc > 1 && argv[1][0] != '-' && (err = parse_command(options, argv[at++])))
 		return err;
+	if (options->command == COMMAND_DIAGNOSE)
+		options->duration_s = options->stuck_after_s = 10;
 	err = parse_line(options, argc, argv, at);
 	if (err || !options->config || options->help)
 		return err;
@@ -193,6 +196,8 @@ void options__help(FILE *out, const struct options *options)
 	for (unsigned int i = 0; i < n_option_rows; i++)
 		if (option_rows[i].help && option_rows[i].commands & 1U << options->command)
 			help_option(out, &option_rows[i]);
-	fprintf(out, "\nExit status: 0 as asked, 2 usage, 3 this host cannot be traced "
-		     "(see nccl-bpftrace check).\n");
+	fprintf(out,
+		"\nExit status: %s, 2 usage, 3 this host cannot be traced (see nccl-bpftrace "
+		"check).\n",
+		command->statuses ?: "0 as asked");
 }

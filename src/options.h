@@ -11,11 +11,18 @@
 #include "probe.h"
 #include "tracer.h"
 
-enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_CANNOT_TRACE = 3 };
+enum exit_status {
+	EXIT_OK = 0,
+	EXIT_ATTENTION = 1, /* diagnose: see verdict_state__exit_status() */
+	EXIT_USAGE = 2,
+	EXIT_CANNOT_TRACE = 3,
+	EXIT_TROUBLE = 4,
+};
 
 enum command_id {
 	COMMAND_RUN,
 	COMMAND_PS,
+	COMMAND_DIAGNOSE,
 	COMMAND_CHECK,
 	COMMAND_RECORD,
 	COMMAND_PLUGIN,
@@ -36,6 +43,7 @@ struct options {
 	uint64_t max_series, ring_bytes;
 	uint64_t gpu_budget_ppm;   /* of wall time */
 	uint64_t handover_after_s; /* 0: never */
+	uint64_t stuck_after_s;
 	uint32_t pids[TRACER_MAX_PIDS];
 	unsigned int n_pids;
 	bool kernel_timer, foreign_plugins, no_ui, fuse, json, chain, verbose, checksum, help,
@@ -58,7 +66,8 @@ struct option_row {
 struct command_row {
 	const char *name, *help;
 	int (*run)(const struct options *options);
-	const char *actions; /* "one two": a word that it needs; NULL: none */
+	const char *actions;  /* "one two": a word that it needs; NULL: none */
+	const char *statuses; /* of its end, but 2 and 3; NULL: 0 alone */
 };
 
 extern const struct option_row option_rows[];

@@ -10,8 +10,9 @@
 #include "options_private.h"
 #include "util.h"
 
-#define EVERY	    (BIT(RUN) | BIT(PS) | BIT(CHECK) | BIT(RECORD) | BIT(PLUGIN))
-#define TRACING	    (BIT(RUN) | BIT(RECORD))
+#define LASTING	    (BIT(RUN) | BIT(RECORD))
+#define TRACING	    (LASTING | BIT(DIAGNOSE))
+#define EVERY	    (TRACING | BIT(PS) | BIT(CHECK) | BIT(PLUGIN))
 #define FIELD(name) offsetof(struct options, name)
 
 static void *field(struct options *options, const struct option_row *row)
@@ -191,8 +192,8 @@ const struct option_row option_rows[] = {
 	 "jsonl (the default), all that is known; inspector, NVIDIA Inspector's JSON lines",
 	 parse_format, 0, 0, 0},
 	{"duration", 0, "SEC", TRACING,
-	 "end after so many seconds (default: until SIGINT or SIGTERM)", parse_number, 1, 31536000,
-	 FIELD(duration_s)},
+	 "end after so many seconds (default: until SIGINT or SIGTERM; diagnose: 10)", parse_number,
+	 1, 31536000, FIELD(duration_s)},
 	{"pid", 0, "PID", TRACING | BIT(PS), "only this process; can be given more than once",
 	 parse_pid, 1, 4194304, 0},
 	{"cgroup", 0, "PATH", TRACING | BIT(PS),
@@ -216,13 +217,16 @@ const struct option_row option_rows[] = {
 	{"gpu-timing-budget", 0, "PCT", TRACING,
 	 "percent of wall time that timing launches may cost a GPU; 0: none, 100: time every one (1)",
 	 parse_percent, 0, 1000000, FIELD(gpu_budget_ppm)},
-	{"handover-after", 0, "SEC", BIT(RUN) | BIT(RECORD),
+	{"handover-after", 0, "SEC", LASTING,
 	 "a process whose plugin told of all its collectives so long loses the probes on them; 0: never (10)",
 	 parse_number, 0, 86400, FIELD(handover_after_s)},
-	{"kernel-timer", 0, NULL, TRACING,
+	{"stuck-after", 0, "SEC", BIT(RUN) | BIT(DIAGNOSE),
+	 "a communicator that waits so long is stuck (60; diagnose: 10)", parse_number, 1, 86400,
+	 FIELD(stuck_after_s)},
+	{"kernel-timer", 0, NULL, LASTING,
 	 "also NCCL's own timer on the GPU, for graph replays: costs small operations up to twice",
 	 parse_flag, .offset = FIELD(kernel_timer)},
-	{"foreign-plugins", 0, NULL, TRACING,
+	{"foreign-plugins", 0, NULL, LASTING,
 	 "GPU time from profiler plugins that are not ours, too: costs each of their events a trap",
 	 parse_flag, .offset = FIELD(foreign_plugins)},
 	{"config", 0, "FILE", BIT(RUN),
@@ -235,8 +239,8 @@ const struct option_row option_rows[] = {
 	 parse_text, .offset = FIELD(plugin)},
 	{"conf", 0, "FILE", BIT(PLUGIN), "NCCL's configuration file (default: /etc/nccl.conf)",
 	 parse_text, .offset = FIELD(conf)},
-	{"json", 0, NULL, BIT(PS) | BIT(CHECK) | BIT(PLUGIN), "print one JSON object", parse_flag,
-	 .offset = FIELD(json)},
+	{"json", 0, NULL, BIT(PS) | BIT(DIAGNOSE) | BIT(CHECK) | BIT(PLUGIN),
+	 "print one JSON object", parse_flag, .offset = FIELD(json)},
 	{"verify-records", 0, NULL, BIT(RUN), NULL, parse_flag, .offset = FIELD(checksum)},
 	{"verbose", 'v', NULL, EVERY, "show libbpf's messages too", parse_flag,
 	 .offset = FIELD(verbose)},

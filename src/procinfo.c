@@ -1,45 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "procinfo.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "helper.h"
 #include "inspector.h"
+#include "proc_file.h"
 #include "util.h"
 
 #define MAX_CGROUP  8192
 #define MAX_ENVIRON (256 * 1024)
-
-/* Reads a small file of /proc/PID whole; returns its length, or -errno. NUL-terminates. */
-static ssize_t read_proc(uint32_t pid, const char *name, char *buf, size_t size)
-{
-	_cleanup_close_ int fd = -1;
-	size_t len = 0;
-	char path[64];
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%u/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	while (len < size - 1 && (n = read(fd, buf + len, size - 1 - len)) != 0) {
-		if (n < 0)
-			return -errno;
-		len += n;
-	}
-	buf[len] = 0;
-	return len;
-}
 
 static int32_t read_ppid(uint32_t pid)
 {
 	char stat[512], *end;
 	int ppid;
 
-	if (read_proc(pid, "stat", stat, sizeof(stat)) < 0)
+	if (proc_file__read(pid, "stat", stat, sizeof(stat)) < 0)
 		return 0;
 	end = strrchr(stat, ')'); /* the name before it may hold anything */
 	return end && sscanf(end + 1, " %*c %d", &ppid) == 1 ? ppid : 0;
@@ -54,9 +31,9 @@ static void read_job(uint32_t pid, struct procinfo *info)
 
 	if (!buf)
 		return;
-	n = read_proc(pid, "cgroup", buf, MAX_CGROUP);
+	n = proc_file__read(pid, "cgroup", buf, MAX_CGROUP);
 	cgroup = n > 0 && !job__from_cgroup(buf, n, &from_cgroup);
-	n = read_proc(pid, "environ", buf, MAX_ENVIRON);
+	n = proc_file__read(pid, "environ", buf, MAX_ENVIRON);
 	environment = n > 0 && !job__from_environ(buf, n, &from_environ);
 	info->inspector_files = n > 0 && inspector__writes_files(buf, n);
 	job__merge(cgroup ? &from_cgroup : NULL, environment ? &from_environ : NULL, &info->job);
@@ -66,7 +43,7 @@ int procinfo__work(void *arg, int reply_fd)
 {
 	uint32_t pid = *(const uint32_t *)arg;
 	struct procinfo info = {};
-	ssize_t n = read_proc(pid, "comm", info.command, sizeof(info.command));
+	ssize_t n = proc_file__read(pid, "comm", info.command, sizeof(info.command));
 
 	if (n < 0)
 		return n;
@@ -87,7 +64,7 @@ bool procinfo__in_cgroup(uint32_t pid, const char *path)
 	char text[MAX_CGROUP], *line, *rest = text;
 	size_t len = strlen(path);
 
-	if (read_proc(pid, "cgroup", text, sizeof(text)) < 0)
+	if (proc_file__read(pid, "cgroup", text, sizeof(text)) < 0)
 		return false;
 	while ((line = strsep(&rest, "\n"))) {
 		char *controllers = strchr(line, ':');

@@ -65,3 +65,38 @@ char *screen_text__age(char buf[SCREEN_TEXT_SIZE], uint64_t age_ns)
 		snprintf(buf, SCREEN_TEXT_SIZE, "%" PRIu64 "d", seconds / 86400);
 	return buf;
 }
+
+char *screen_text__duration(char buf[SCREEN_TEXT_SIZE], uint64_t ns)
+{
+	static const char *const units[] = {"us", "ms", "s"};
+	double value = ns / 1000.0;
+	unsigned int unit = 0;
+
+	while (value >= 999.5 && unit + 1 < ARRAY_SIZE(units)) {
+		value /= 1000;
+		unit++;
+	}
+	snprintf(buf, SCREEN_TEXT_SIZE, "%.*f%s", value < 99.95 ? 1 : 0, value, units[unit]);
+	return buf;
+}
+
+char *screen_text__ranks(char *buf, size_t size, const int32_t *ranks, unsigned int n,
+			 unsigned int n_all)
+{
+	size_t len = 0;
+
+	buf[0] = 0;
+	for (unsigned int i = 0, end; i < n; i = end) {
+		for (end = i + 1; end < n && ranks[end] == ranks[end - 1] + 1;)
+			end++;
+		len += snprintf(buf + len, size - len, "%s%d", i ? "," : "", ranks[i]);
+		if (len < size && end - i > 1)
+			len += snprintf(buf + len, size - len, "%c%d", end - i > 2 ? '-' : ',',
+					ranks[end - 1]);
+		if (len >= size)
+			return buf;
+	}
+	if (n_all > n)
+		snprintf(buf + len, size - len, ",+%u", n_all - n);
+	return buf;
+}

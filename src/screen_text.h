@@ -20,4 +20,12 @@ char *screen_text__bytes(char buf[SCREEN_TEXT_SIZE], double value);
 /* "0.1s", "59s", "5m", "3h", "12d" */
 char *screen_text__age(char buf[SCREEN_TEXT_SIZE], uint64_t age_ns);
 
+/* "0.0us", "12.3ms", "123s"; at most 6 characters up to 9999 s. */
+char *screen_text__duration(char buf[SCREEN_TEXT_SIZE], uint64_t ns);
+
+/* Ascending numbers: "3", "0-6,8", "0,2,4,+60" when there are n_all and only n are given. "": none.
+ */
+char *screen_text__ranks(char *buf, size_t size, const int32_t *ranks, unsigned int n,
+			 unsigned int n_all);
+
 #endif

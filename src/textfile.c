@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent_cost.h"
 #include "shown.h"
+#include "textfile_private.h"
 #include "util.h"
 
 /* Not the directory itself: whoever may read that could hold its lock against us. */
@@ -26,6 +27,7 @@ struct textfile {
 	struct utsname kernel;
 	int64_t wall_offset_ns;
 	struct job_timing *timing; /* NULL: it does not listen */
+	struct watch *watch;	   /* NULL: nobody judges */
 	const struct textfile_count *omitted;
 	size_t n_omitted;
 	uint64_t n_failed, n_collisions, n_gaps;
@@ -114,6 +116,12 @@ int textfile__listen(struct textfile *tf, struct tracer *tracer)
 	return job_timing__new(&tf->timing, tracer);
 }
 
+void textfile__watch(struct textfile *tf, struct watch *watch)
+{
+	tf->watch = watch;
+	job_timing__watch(tf->timing, watch__verdicts(watch));
+}
+
 void textfile__set_omitted(struct textfile *tf, const struct textfile_count *counts,
 			   size_t n_counts)
 {
@@ -131,7 +139,7 @@ uint64_t textfile__failed_writes(const struct textfile *tf)
 	return tf->n_failed;
 }
 
-static int collect_comms(struct textfile_source *src, struct tracer *tracer)
+static int collect_comms(struct textfile_source *src, struct textfile *tf, struct tracer *tracer)
 {
 	struct comms *comms = tracer__comms(tracer);
 	struct processes *processes = tracer__processes(tracer);
@@ -141,15 +149,20 @@ static int collect_comms(struct textfile_source *src, struct tracer *tracer)
 		return -ENOMEM;
 	for (struct comm *comm = comms__first(comms); comm; comm = comm->hh.next) {
 		struct process *process = processes__find(processes, comm->key.tgid);
+		struct textfile_comm *row = &src->comms[src->n_comms];
 
-		if (process__is_shown(process))
-			src->comms[src->n_comms++] = (struct textfile_comm){
-				.comm = comm,
-				.process = process,
-				.gpu = tracer__gpu_of(tracer, comm),
-				.timing = timings__find(tracer__timings(tracer), comm->key.tgid,
-							comm->key.hash, comm->rank),
-			};
+		if (!process__is_shown(process))
+			continue;
+		src->n_comms++;
+		*row = (struct textfile_comm){
+			.comm = comm,
+			.process = process,
+			.gpu = tracer__gpu_of(tracer, comm),
+			.timing = timings__find(tracer__timings(tracer), comm->key.tgid,
+						comm->key.hash, comm->rank),
+		};
+		if (tf->watch)
+			textfile_comm__judge(row, tf->watch);
 	}
 	return 0;
 }
@@ -258,32 +271,17 @@ static void collect_plugin_losses(struct textfile_source *src, struct textfile *
 		src->invalid[i] = timings__invalid(timings, i);
 }
 
-static double rusage__seconds(int who)
-{
-	struct rusage usage = {};
-
-	getrusage(who, &usage);
-	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
-static uint64_t resident_bytes(void)
-{
-	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long long pages = 0;
-
-	if (!file || fscanf(file, "%*u %llu", &pages) != 1)
-		return 0;
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static void collect_clock(struct textfile_source *src, struct textfile *tf)
+/* The file is as old as what it tells: what came since the refresh began may not be in it. */
+static void collect_clock(struct textfile_source *src, struct textfile *tf,
+			  const struct tracer *tracer)
 {
 	struct timespec wall;
+	uint64_t wall_ns;
 
 	wall_offset__update(&tf->wall_offset_ns, &wall);
 	src->wall_offset_ns = tf->wall_offset_ns;
-	src->wall_ms = wall.tv_sec * 1000ULL + wall.tv_nsec / NSEC_PER_MSEC;
+	wall_ns = wall.tv_sec * NSEC_PER_SEC + wall.tv_nsec;
+	src->wall_ms = (wall_ns - (now_ns() - tracer__refreshed_ns(tracer))) / NSEC_PER_MSEC;
 }
 
 static void collect_agent(struct textfile_source *src, struct textfile *tf, struct tracer *tracer)
@@ -298,12 +296,13 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		src->lost[i] = tracer__lost(tracer, i);
 	collect_plugin_losses(src, tf, tracer);
-	src->cpu_seconds = rusage__seconds(RUSAGE_SELF) + rusage__seconds(RUSAGE_CHILDREN);
-	src->resident_bytes = resident_bytes();
+	src->cpu_seconds = agent__cpu_seconds();
+	src->n_unjudged = tf->watch ? watch__refused(tf->watch) : 0;
+	src->resident_bytes = agent__resident_bytes();
 	src->libbpf = libbpf + (libbpf[0] == 'v');
 	src->kernel = tf->kernel.release;
 	src->cluster = tf->cluster;
-	collect_clock(src, tf);
+	collect_clock(src, tf, tracer);
 }
 
 /* Nothing can be made in a directory that was removed; there may be a new one of its name. */
@@ -319,7 +318,7 @@ static int textfile__publish_anew(struct textfile *tf)
 static int textfile__publish(struct textfile *tf, struct tracer *tracer,
 			     struct textfile_source *src)
 {
-	int err = collect_comms(src, tracer);
+	int err = collect_comms(src, tf, tracer);
 
 	err = err ?: collect_processes(src, tracer) ?: collect_timed(src, tf);
 	if (err)
@@ -340,6 +339,8 @@ int textfile__write(struct textfile *tf, struct tracer *tracer)
 
 	tf->n_collisions = src.n_collisions;
 	tf->n_failed += err != 0;
+	if (!err)
+		source__remember_states(&src);
 	free(src.comms);
 	free(src.processes);
 	free(src.timed);

@@ -13,6 +13,7 @@
 #include "job_timing.h"
 #include "prom.h"
 #include "tracer.h"
+#include "watch.h"
 
 struct textfile;
 
@@ -29,6 +30,9 @@ int textfile__new(struct textfile **ret, const char *dir, size_t max_series, con
  * end before the textfile. 0, -ENOMEM or -ENOSPC.
  */
 int textfile__listen(struct textfile *textfile, struct tracer *tracer);
+
+/* From now on what the judge finds is in it, too; as above for the watch. After that. */
+void textfile__watch(struct textfile *textfile, struct watch *watch);
 
 /* Leaves the file where it is; takes NULL. */
 void textfile__free(struct textfile *textfile);
@@ -58,11 +62,14 @@ void textfile__set_omitted(struct textfile *textfile, const struct textfile_coun
 
 /* A communicator and what stands around it. */
 struct textfile_comm {
-	const struct comm *comm;
+	struct comm *comm;
 	const struct process *process; /* NULL: never seen */
 	const struct gpu *gpu;	       /* NULL: not known */
 	const struct timing_comm
 		*timing; /* the same one as its plugin tells of; NULL: it does not */
+	const struct verdict_rank *judged; /* NULL: it is not; the next two are as well then */
+	enum verdict_state state;
+	const uint64_t *errors; /* WATCH_N_ERRORS of them, or NULL */
 	bool is_left_out;
 };
 
@@ -91,6 +98,7 @@ struct textfile_source {
 	uint64_t plugin_lost[TIMING_LOST_MAX], invalid[TIMING_INVALID_MAX];
 	const struct textfile_count *omitted;
 	size_t n_omitted;
+	uint64_t n_unjudged; /* WATCH_NO_ROOM */
 	uint64_t resident_bytes;
 	double cpu_seconds;
 	uint64_t wall_ms;	/* Unix time */

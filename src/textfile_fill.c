@@ -130,7 +130,7 @@ static unsigned int row__n_series(const struct textfile_comm *row)
 				n += readings[j].read(comm, i, mode, &value);
 	if (row__in_flight(row, &n_in_flight, &value))
 		n += 1 + !!n_in_flight;
-	return n;
+	return n + row__n_verdicts(row);
 }
 
 /*
@@ -217,6 +217,7 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		{"plugin", src->census.plugin},
 		{"unsupported", src->census.unsupported},
 	};
+	const char *no_room = WATCH_NO_ROOM;
 
 	prom__begin(prom, METRIC_PROCESSES);
 	for (size_t i = 0; i < ARRAY_SIZE(processes); i++)
@@ -233,6 +234,7 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		if (!timing_lost__is_time(i)) /* that is an invalid timing */
 			prom__sample_u64(prom, &reason, src->plugin_lost[i]);
 	}
+	prom__sample_u64(prom, &no_room, src->n_unjudged);
 	prom__begin(prom, METRIC_INVALID_TIMINGS);
 	for (int i = 0; i < TIMING_INVALID_MAX; i++) {
 		const char *reason = timing_invalid__name(i);
@@ -374,6 +376,7 @@ int textfile__fill(struct prom *prom, struct textfile_source *src)
 	fill_comms(prom, src, METRIC_LAST_OPERATION, fill_last_operation);
 	fill_comms(prom, src, METRIC_IN_FLIGHT, fill_in_flight);
 	fill_comms(prom, src, METRIC_OLDEST_IN_FLIGHT, fill_oldest_in_flight);
+	fill_verdicts(prom, src);
 	fill_timed(prom, src);
 	return 0;
 }

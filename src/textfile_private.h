@@ -26,6 +26,13 @@ void fill_in_flight(struct prom *prom, const struct textfile_source *source,
 		    const struct textfile_comm *row);
 void fill_oldest_in_flight(struct prom *prom, const struct textfile_source *source,
 			   const struct textfile_comm *row);
+/* textfile_verdict.c: what the judge finds. */
+unsigned int row__n_verdicts(const struct textfile_comm *row);
+void fill_verdicts(struct prom *prom, const struct textfile_source *source);
+void textfile_comm__judge(struct textfile_comm *row, struct watch *watch);
+/* The file is out: what it says of states is remembered. */
+void source__remember_states(const struct textfile_source *source);
+
 void source__admit_timed(struct textfile_source *source, struct prom *prom);
 void fill_timed(struct prom *prom, const struct textfile_source *source);
 

@@ -55,7 +55,8 @@ static size_t job__n_series(const struct timing_job *job)
 	double ratio;
 
 	return timing_job__sample_ratio(job, &ratio) +
-	       (histogram__count(&job->queue) ? PROM_HISTOGRAM_SERIES(TIMING_N_BOUNDS) : 0);
+	       (!!histogram__count(&job->queue) + !!histogram__count(&job->lateness)) *
+		       PROM_HISTOGRAM_SERIES(TIMING_N_BOUNDS);
 }
 
 static size_t series__n_series(const struct timing_series *series)
@@ -89,22 +90,33 @@ static void fill_ratio(struct prom *prom, const struct textfile_timed *row,
 		prom__sample(prom, labels, ratio);
 }
 
+static void fill_histogram(struct prom *prom, const struct timing_histogram *histogram,
+			   const char *labels[MAX_LABELS])
+{
+	if (histogram__count(histogram))
+		prom__histogram(prom, labels, timing_bounds, TIMING_N_BOUNDS, histogram->buckets,
+				histogram->sum_ns / 1e9);
+}
+
 static void fill_queue(struct prom *prom, const struct textfile_timed *row,
 		       const char *labels[MAX_LABELS])
 {
-	const struct timing_histogram *queue = &row->job->queue;
+	if (!row->series)
+		fill_histogram(prom, &row->job->queue, labels);
+}
 
-	if (!row->series && histogram__count(queue))
-		prom__histogram(prom, labels, timing_bounds, TIMING_N_BOUNDS, queue->buckets,
-				queue->sum_ns / 1e9);
+static void fill_lateness(struct prom *prom, const struct textfile_timed *row,
+			  const char *labels[MAX_LABELS])
+{
+	if (!row->series)
+		fill_histogram(prom, &row->job->lateness, labels);
 }
 
 static void fill_duration(struct prom *prom, const struct textfile_timed *row,
 			  const char *labels[MAX_LABELS])
 {
 	if (row->series)
-		prom__histogram(prom, labels, timing_bounds, TIMING_N_BOUNDS,
-				row->series->duration.buckets, row->series->duration.sum_ns / 1e9);
+		fill_histogram(prom, &row->series->duration, labels);
 }
 
 typedef void fill_rate_fn(struct prom *prom, const struct timing_rate *rate,
@@ -191,4 +203,5 @@ void fill_timed(struct prom *prom, const struct textfile_source *src)
 	fill_family(prom, src, METRIC_TIMED_SECONDS, fill_timed_seconds);
 	fill_family(prom, src, METRIC_TIMED_BUS_BYTES, fill_timed_bus_bytes);
 	fill_family(prom, src, METRIC_QUEUE, fill_queue);
+	fill_family(prom, src, METRIC_LATENESS, fill_lateness);
 }

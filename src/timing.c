@@ -22,6 +22,12 @@ int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx)
 	return 0;
 }
 
+void timings__on_operation(struct timings *timings, timing_operation_fn *fn, void *ctx)
+{
+	timings->on_operation = fn;
+	timings->operation_ctx = ctx;
+}
+
 /* ---- communicators ---- */
 
 static void tracked__unindex(struct timings *timings, struct tracked *tracked)
@@ -232,7 +238,7 @@ static void tracked__record(struct timings *timings, struct tracked *tracked,
 	switch (record->kind) {
 	case NBP_KIND_COMM:
 		tracked__announce(tracked, &record->comm);
-		tracked->heard_ns = now_ns;
+		tracked__beat(tracked, record);
 		if (record->comm.mask & NBP_MASK_KERNEL_CH)
 			tracked__expect_timers(timings, tracked, now_ns);
 		break;

@@ -89,6 +89,10 @@ struct timing_launch {
  */
 typedef void timing_launch_fn(void *ctx, const struct timing_launch *launch);
 
+/* Each operation as soon as its record comes; call_ns says of which call it is. */
+typedef void timing_operation_fn(void *ctx, const struct timing_comm *comm,
+				 const struct timing_operation *operation);
+
 /* Why a GPU time was refused, or is missing although it was begun. */
 enum timing_invalid {
 	TIMING_INVALID_ZERO,	  /* no length, or no time stamp */
@@ -109,6 +113,9 @@ struct timings;
 /* 0 or -ENOMEM. */
 int timings__new(struct timings **ret, timing_launch_fn *fn, void *ctx);
 void timings__free(struct timings *timings); /* hands out nothing any more */
+
+/* One listener, from now on. */
+void timings__on_operation(struct timings *timings, timing_operation_fn *fn, void *ctx);
 
 /* One record of a process; now_ns: CLOCK_MONOTONIC. */
 void timings__record(struct timings *timings, uint32_t tgid, const struct nbp_record *record,
@@ -178,6 +185,9 @@ static inline bool timing_lost__is_time(int reason)
 uint64_t timing_operation__bytes(const struct timing_operation *operation, int32_t n_ranks);
 double timing_operation__bus_bytes(const struct timing_operation *operation, int32_t n_ranks);
 uint64_t timing_operation__message_bytes(const struct timing_operation *operation);
+
+/* The operation that a function of the plugin's records (enum nbp_function) is; false: none. */
+bool nbp_function__operation(uint8_t function, enum nccl_operation *ret);
 
 const char *nbp_algorithm__name(uint8_t algorithm); /* "RING", as NCCL spells it; "" unknown */
 const char *nbp_protocol__name(uint8_t protocol);   /* "LL128" */

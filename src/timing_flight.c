@@ -6,8 +6,11 @@
  */
 #include "timing_private.h"
 
-#define UNTOLD_NS (5 * NSEC_PER_SEC) /* the plugin tells of what is under way every second */
-#define MAX_AHEAD (1ULL << 20)	     /* of the launches that were told of */
+#include <utlist.h>
+
+#define UNTOLD_BEATS 5			/* the plugin tells of what is under way with every one */
+#define BEAT_NS	     (NSEC_PER_SEC / 2) /* by the plugin's clock; what comes sooner is no new one */
+#define MAX_AHEAD    (1ULL << 20)	/* of the launches that were told of */
 
 static struct made *flight__find(struct flight *flight, uint64_t number)
 {
@@ -15,34 +18,19 @@ static struct made *flight__find(struct flight *flight, uint64_t number)
 
 	if (made->number == number)
 		return made;
-	if (flight->kept.number == number)
-		return &flight->kept;
 	return flight->told.launch.number == number ? &flight->told.launch : NULL;
-}
-
-static void flight__put(struct flight *flight, const struct made *made)
-{
-	struct made *slot = &flight->made[made->number % WINDOW_MADE], *kept = &flight->kept;
-
-	if (slot->number > flight->last_done && !slot->captured &&
-	    (kept->number <= flight->last_done || slot->number < kept->number))
-		*kept = *slot;
-	*slot = *made;
 }
 
 /* launch_ns: checked */
 void flight__made(struct flight *flight, const struct timing_launch *launch, uint64_t launch_ns)
 {
-	const struct made made = {
+	flight->made[launch->number % WINDOW_MADE] = (struct made){
 		.number = launch->number,
 		.launch_ns = launch_ns,
-		.stream = launch->stream,
 		.operation = NCCL_OP_MAX,
 		.sequence = NBP_NO_NUMBER,
 		.captured = launch->capture == NBP_CAPTURED_YES,
 	};
-
-	flight__put(flight, &made);
 	if (launch->timing == NBP_TIMED && launch->number > flight->last_timed)
 		flight->last_timed = launch->number;
 }
@@ -75,21 +63,6 @@ void flight__restart(struct flight *flight)
 
 /* ---- what the plugin says of the oldest one ---- */
 
-/* It has started: those before it on its stream are done. Of other streams nothing follows. */
-static void flight__done_before(struct flight *flight, const struct made *started, uint64_t from)
-{
-	for (uint64_t number = from + 1; number < started->number; number++) {
-		const struct made *made = flight__find(flight, number);
-
-		if (!made || (!made->captured && made->stream != started->stream))
-			return;
-	}
-	if (started->number - 1 > flight->last_done) {
-		flight->last_done = started->number - 1;
-		flight->last_done_stream = started->stream;
-	}
-}
-
 static void made__describe(struct made *made, const struct nbp_launch *from)
 {
 	enum nccl_operation operation;
@@ -113,16 +86,6 @@ static void tracked__made_up(struct tracked *tracked, const struct nbp_record *r
 	flight__made(&tracked->work->flight, &launch, launch_ns);
 	tracked->comm.n_launches++;
 	tracked->comm.n_timed++;
-}
-
-static uint64_t tracked__from(const struct tracked *tracked)
-{
-	const struct flight *flight = &tracked->work->flight;
-	uint64_t told = flight->told.launch.number;
-
-	if (flight->last_done)
-		return flight->last_done;
-	return told && told <= tracked->launch.base ? told - 1 : tracked->launch.base;
 }
 
 static uint64_t launch__start_ns(const struct nbp_launch *from, uint64_t launch_ns, uint64_t now_ns)
@@ -160,39 +123,62 @@ void tracked__told(struct timings *timings, struct tracked *tracked,
 	made__describe(made, from);
 	if (made != &flight->told.launch)
 		flight->told.launch = *made;
-	flight->told.told_ns = now_ns;
+	flight->told.beat = tracked->n_beats;
 	flight->told.started = from->phase == NBP_STARTED;
 	flight->told.gpu_start_ns =
 		flight->told.started ? launch__start_ns(from, launch_ns, now_ns) : 0;
-	if (flight->told.started)
-		flight__done_before(flight, &flight->told.launch, tracked__from(tracked));
+}
+
+/*
+ * Signs of the plugin's life, a second apart. They are counted rather than timed: a process that
+ * was stopped has not kept silent of anything.
+ */
+void tracked__beat(struct tracked *tracked, const struct nbp_record *record)
+{
+	uint64_t since_ns = record->time_ns - tracked->beat_ns;
+
+	if (tracked->n_beats && since_ns < BEAT_NS)
+		return;
+	tracked->beat_ns = record->time_ns;
+	tracked->n_beats++;
 }
 
 /*
  * The plugin lives and tells no more of it, nor of an older one: its end was lost on the way.
- * heard_ns: the last sign of life.
  */
-bool flight__is_untold(const struct flight *flight, const struct open *open, uint64_t heard_ns)
+bool tracked__is_untold(const struct tracked *tracked, const struct open *open)
 {
+	const struct flight *flight = &tracked->work->flight;
 	uint64_t told = flight->told.launch.number;
 
-	if (heard_ns < open->seen_ns + UNTOLD_NS)
+	if (tracked->n_beats - open->beat <= UNTOLD_BEATS)
 		return false;
-	return !told || told > open->launch.number || heard_ns > flight->told.told_ns + UNTOLD_NS;
+	return !told || told > open->launch.number ||
+	       tracked->n_beats - flight->told.beat > UNTOLD_BEATS;
 }
 
 /* The same of one that came before our time. */
-void flight__expire(struct flight *flight, uint64_t heard_ns)
+void tracked__expire_told(struct tracked *tracked)
 {
+	struct flight *flight = &tracked->work->flight;
 	uint64_t told = flight->told.launch.number;
 
-	if (told <= flight->last_done || heard_ns <= flight->told.told_ns + UNTOLD_NS)
-		return;
-	flight->last_done = told;
-	flight->last_done_stream = flight->told.launch.stream;
+	if (told > flight->last_done && tracked->n_beats - flight->told.beat > UNTOLD_BEATS)
+		flight->last_done = told;
 }
 
 /* ---- asking ---- */
+
+/* Up to where all is done, or before our time. */
+static uint64_t tracked__from(const struct tracked *tracked)
+{
+	const struct flight *flight = &tracked->work->flight;
+	uint64_t told = flight->told.launch.number;
+
+	if (flight->last_done || (told && told <= tracked->launch.base))
+		return flight->last_done;
+	return tracked->launch.base;
+}
 
 /* The first that runs; 0: none. */
 static uint64_t flight__oldest(struct flight *flight, uint64_t from, uint32_t *ret_n)
@@ -212,42 +198,68 @@ static uint64_t flight__oldest(struct flight *flight, uint64_t from, uint32_t *r
 	return oldest;
 }
 
-/* Its record was lost: of those that are known, the earliest. */
-static uint64_t flight__launch_ns(const struct flight *flight, uint64_t from)
+/* Of those that are known to be under way, the earliest. */
+static uint64_t work__earliest_ns(const struct work *work, uint64_t from)
 {
-	uint64_t launch_ns = 0;
+	const struct flight *flight = &work->flight;
+	uint64_t earliest_ns = UINT64_MAX;
+	const struct open *open;
 
+	if (flight->told.launch.number > from)
+		earliest_ns = flight->told.launch.launch_ns;
 	for (int i = 0; i < WINDOW_MADE; i++) {
 		const struct made *made = &flight->made[i];
 
 		if (made->number > from && made->number <= flight->last_timed && !made->captured &&
-		    (!launch_ns || made->launch_ns < launch_ns))
-			launch_ns = made->launch_ns;
+		    made->launch_ns < earliest_ns)
+			earliest_ns = made->launch_ns;
 	}
-	return launch_ns;
+	DL_FOREACH(work->opens, open)
+	{
+		if (open__is_pending(open) && open->launch.number > from &&
+		    open->launch.launch_ns < earliest_ns)
+			earliest_ns = open->launch.launch_ns;
+	}
+	return earliest_ns == UINT64_MAX ? 0 : earliest_ns;
 }
 
 /* What a launch of several is as a whole, if they are all here. */
-static void oldest__judge(const struct tracked *tracked, uint64_t number, struct timing_oldest *ret)
+static void oldest__judge(const struct tracked *tracked, const struct open *open,
+			  struct timing_oldest *oldest)
 {
-	const struct open *open = work__find(tracked->work, number);
-	struct timing_launch launch;
+	struct timing_launch launch = open->launch;
 
-	if (!open || open->launch.n_described < 2 || open->launch.n_described != open->n_seen)
+	if (launch.n_described < 2 || launch.n_described != open->n_seen)
 		return;
-	launch = open->launch;
 	launch.comm = &tracked->comm;
 	launch.operations = open->operations;
 	launch__judge(&launch);
 	if (launch.form == TIMING_ONE)
-		ret->operation = launch.operation;
+		oldest->operation = launch.operation;
+}
+
+/* By what is left of it. */
+static void oldest__describe(const struct tracked *tracked, uint64_t number,
+			     struct timing_oldest *oldest)
+{
+	const struct made *made = flight__find(&tracked->work->flight, number);
+	const struct open *open = work__find(tracked->work, number);
+
+	if (made) {
+		oldest->operation = made->operation;
+		oldest->sequence = made->sequence;
+	}
+	if (!open || !open->launch.n_described)
+		return;
+	oldest->operation = open->operations[0].operation;
+	oldest->sequence = open->operations[0].sequence;
+	oldest__judge(tracked, open, oldest);
 }
 
 bool timing_comm__oldest(const struct timing_comm *comm, struct timing_oldest *ret)
 {
 	const struct tracked *tracked = (const struct tracked *)comm;
 	struct timing_oldest oldest = {.operation = NCCL_OP_MAX, .sequence = NBP_NO_NUMBER};
-	const struct made *made;
 	struct flight *flight;
 	uint64_t number, from;
 
@@ -256,22 +268,17 @@ bool timing_comm__oldest(const struct timing_comm *comm, struct timing_oldest *r
 	flight = &tracked->work->flight;
 	from = tracked__from(tracked);
 	number = flight__oldest(flight, from, &oldest.n_in_flight);
-	if (!number)
+	oldest.launch_ns = work__earliest_ns(tracked->work, from);
+	if (!number || !oldest.launch_ns)
 		return false;
-	made = flight__find(flight, number);
-	oldest.launch_ns = made ? made->launch_ns : flight__launch_ns(flight, from);
-	if (made) {
-		oldest.operation = made->operation;
-		oldest.sequence = made->sequence;
-		oldest__judge(tracked, number, &oldest);
-	}
+	oldest__describe(tracked, number, &oldest);
 	if (flight->told.launch.number == number) {
 		oldest.start_known = true;
 		oldest.started = flight->told.started;
 		oldest.gpu_start_ns = flight->told.gpu_start_ns;
 	}
 	*ret = oldest;
-	return oldest.launch_ns != 0;
+	return true;
 }
 
 uint32_t timing_comm__in_flight(const struct timing_comm *comm, uint64_t *ret_start_ns)

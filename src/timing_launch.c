@@ -138,6 +138,8 @@ void tracked__operation(struct timings *timings, struct tracked *tracked,
 	operation.call_ns =
 		calls__take(&work->calls, record, timing_operation__message_bytes(&operation));
 	flight__described(&work->flight, number, &operation);
+	if (timings->on_operation)
+		timings->on_operation(timings->operation_ctx, &tracked->comm, &operation);
 	if (!number || (work->done[number % WINDOW_DONE] == number && !work__find(work, number))) {
 		tracked__lone(timings, tracked, record, &operation, now_ns);
 		return;
@@ -268,6 +270,7 @@ static void tracked__finished(struct timings *timings, struct tracked *tracked,
 		open__tell(open, record);
 	open->launch.timing = NBP_TIMED;
 	open__time(timings, open, &record->launch, now_ns);
+	flight__done(&work->flight, &open->launch);
 	work__hand_out(timings, tracked, open);
 }
 

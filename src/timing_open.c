@@ -105,19 +105,13 @@ void open__hand_out(struct timings *timings, struct tracked *tracked, struct ope
 	open__free(timings, tracked, open);
 }
 
-static void work__is_done(struct work *work, const struct timing_launch *launch)
-{
-	work->done[launch->number % WINDOW_DONE] = launch->number;
-	flight__done(&work->flight, launch);
-}
-
 void work__hand_out(struct timings *timings, struct tracked *tracked, struct open *open)
 {
 	struct work *work = tracked->work;
 
 	DL_DELETE(work->opens, open);
 	work->n_opens--;
-	work__is_done(work, &open->launch);
+	work->done[open->launch.number % WINDOW_DONE] = open->launch.number;
 	/* Its operations wait for their timers, each by itself. */
 	if (open->is_split && !open->n_seen)
 		open__free(timings, tracked, open);
@@ -158,6 +152,7 @@ struct open *open__make(struct timings *timings, struct tracked *tracked,
 	of_process->opens++;
 	open->operations = &open->one;
 	open->seen_ns = now_ns;
+	open->beat = tracked->n_beats;
 	open->tid = record->tid;
 	open->launch.number = number;
 	open->launch.timing = NBP_TIMING_MAX;

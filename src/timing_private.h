@@ -56,7 +56,7 @@ struct calls {
 struct open {
 	struct open *prev, *next;
 	struct timing_launch launch; /* comm and operations are set when it is handed out */
-	uint64_t seen_ns;
+	uint64_t seen_ns, beat;	     /* beat: of tracked.n_beats */
 	uint32_t tid, n_seen, capacity;
 	bool is_told;	      /* its NBP_LAUNCHED came, or its NBP_FINISHED */
 	bool is_split;	      /* its operations wait for their timers, each by itself */
@@ -70,7 +70,7 @@ struct open {
 
 /* A launch that is known to have been made. */
 struct made {
-	uint64_t number, launch_ns, stream;
+	uint64_t number, launch_ns;
 	uint64_t first, sequence; /* of its first operation; first 0: none is described */
 	enum nccl_operation operation;
 	bool captured;
@@ -80,10 +80,10 @@ struct made {
 struct flight {
 	uint64_t last_timed, last_done; /* launch numbers */
 	uint64_t last_done_stream;
-	struct made made[WINDOW_MADE], kept; /* kept: one under way that lost its place there */
+	struct made made[WINDOW_MADE];
 	struct {
 		struct made launch; /* number 0: none */
-		uint64_t told_ns, gpu_start_ns;
+		uint64_t beat, gpu_start_ns;
 		bool started;
 	} told; /* the last that a plugin said to be queued or started */
 };
@@ -129,8 +129,8 @@ struct tracked {
 	UT_hash_handle by_hash;
 	struct losses losses;
 	struct numbers api, launch, operation;
-	uint64_t heard_ns; /* when the plugin last said that the communicator lives */
-	uint64_t own_up;   /* notes that the plugin says it lost, of any number */
+	uint64_t n_beats, beat_ns;	  /* signs of life; the last, by its own clock */
+	uint64_t own_up;		  /* notes that the plugin says it lost, of any number */
 	uint64_t missing_before, missing; /* at the last settle; counted so far */
 	struct work *work;		  /* NULL: never launched */
 };
@@ -146,6 +146,8 @@ struct tracked_process {
 struct timings {
 	timing_launch_fn *fn;
 	void *ctx;
+	timing_operation_fn *on_operation; /* NULL: nobody listens */
+	void *operation_ctx;
 	struct timing_comm *comms; /* each the first member of a struct tracked */
 	struct tracked *index;	   /* by hash and rank in a process: the newest */
 	struct tracked *busy;
@@ -209,8 +211,9 @@ void flight__done(struct flight *flight, const struct timing_launch *launch);
 void flight__restart(struct flight *flight);
 void tracked__told(struct timings *timings, struct tracked *tracked,
 		   const struct nbp_record *record, uint64_t now_ns);
-bool flight__is_untold(const struct flight *flight, const struct open *open, uint64_t heard_ns);
-void flight__expire(struct flight *flight, uint64_t heard_ns);
+void tracked__beat(struct tracked *tracked, const struct nbp_record *record);
+bool tracked__is_untold(const struct tracked *tracked, const struct open *open);
+void tracked__expire_told(struct tracked *tracked);
 
 /* timing_settle.c */
 bool tracked__settle(struct timings *timings, struct tracked *tracked, uint64_t now_ns);
@@ -222,7 +225,6 @@ uint64_t calls__take(struct calls *calls, const struct nbp_record *operation, ui
 uint32_t calls__expire(struct calls *calls, uint64_t before_ns);
 
 /* timing_form.c */
-bool nbp_function__operation(uint8_t function, enum nccl_operation *ret);
 void launch__judge(struct timing_launch *launch);
 
 /* timing_check.c: TIMING_INVALID_MAX: the time is sound. */

@@ -22,12 +22,14 @@ static bool open__is_passed(struct open *open, const struct work *work, uint64_t
 	return now_ns - open->passed_ns > PASSED_NS;
 }
 
-static bool open__is_over(struct open *open, const struct tracked *tracked, uint64_t now_ns)
+static bool open__is_over(const struct tracked *tracked, struct open *open, uint64_t now_ns)
 {
 	if (!open__is_pending(open))
 		return now_ns - open->seen_ns > SETTLE_NS;
-	return open__is_passed(open, tracked->work, now_ns) ||
-	       flight__is_untold(&tracked->work->flight, open, tracked->heard_ns);
+	if (!tracked__is_untold(tracked, open))
+		return open__is_passed(open, tracked->work, now_ns);
+	flight__done(&tracked->work->flight, &open->launch);
+	return true;
 }
 
 static void tracked__count_gaps(struct timings *timings, struct tracked *tracked)
@@ -64,10 +66,10 @@ bool tracked__settle(struct timings *timings, struct tracked *tracked, uint64_t 
 		return missing_before == tracked->missing_before;
 	DL_FOREACH_SAFE(work->opens, open, next)
 	{
-		if (open__is_over(open, tracked, now_ns))
+		if (open__is_over(tracked, open, now_ns))
 			work__give_up(timings, tracked, open);
 	}
-	flight__expire(&work->flight, tracked->heard_ns);
+	tracked__expire_told(tracked);
 	tracked__settle_held(timings, tracked, now_ns);
 	tracked__expire_calls(timings, tracked, now_ns > CALL_AGE_NS ? now_ns - CALL_AGE_NS : 0);
 	return !work->opens && !work->held && !work->calls.n &&

@@ -330,6 +330,15 @@ void timing_stats__add(struct timing_stats *stats, struct timing_job *job,
 	job__add_queue(job, launch);
 }
 
+void timing_stats__add_lateness(struct timing_stats *stats, struct timing_job *job,
+				uint64_t lateness_ns)
+{
+	if (job)
+		histogram__add(&job->lateness, lateness_ns);
+	else
+		stats->n_overflow++;
+}
+
 /* ---- names ---- */
 
 const char *timing_kind__name(unsigned int kind)

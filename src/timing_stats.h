@@ -70,7 +70,7 @@ struct timing_job {
 		char uuid[48];
 	} key;
 	char cluster[64];
-	struct timing_histogram queue;
+	struct timing_histogram queue, lateness;
 	uint64_t n_launches, n_timed; /* that ran; captured ones do not */
 	uint64_t n_launches_before, n_timed_before, n_launches_now, n_timed_now;
 	uint32_t n_series;
@@ -94,6 +94,10 @@ void timing_stats__free(struct timing_stats *stats); /* NULL is fine */
  */
 struct timing_job *timing_stats__job(struct timing_stats *stats, const char *job_id,
 				     const char *uuid, const char *cluster, uint32_t tgid);
+
+/* How late one rank came to one operation; job NULL as above. */
+void timing_stats__add_lateness(struct timing_stats *stats, struct timing_job *job,
+				uint64_t lateness_ns);
 
 /* One launch, as timing_launch_fn hands it out; n_nodes of its communicator, 0: not known. */
 void timing_stats__add(struct timing_stats *stats, struct timing_job *job,

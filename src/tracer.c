@@ -20,10 +20,11 @@ static void on_record(void *ctx, const struct nb_record *record)
 	if (tracer->foreign)
 		foreign__call(tracer->foreign, record);
 	handovers__probe_record(tracer->handovers, record);
-	if (record->kind == NB_KIND_CALL && tracer->on_call)
-		tracer->on_call(tracer->call_ctx, record);
-	if (record->kind != NB_KIND_LIFECYCLE)
+	if (record->kind != NB_KIND_LIFECYCLE) {
+		for (unsigned int i = 0; i < tracer->n_call_listeners; i++)
+			tracer->call_listeners[i].fn(tracer->call_listeners[i].ctx, record);
 		return;
+	}
 	comms__record(tracer->comms, record);
 	process = processes__find(tracer->processes, record->tgid);
 	if (!process || process->gone_ns) { /* one that forked maps nothing anew */
@@ -67,6 +68,8 @@ static void on_tick(void *ctx)
 	tracer__detach_unused(tracer, now);
 	tracer__retry_looks(tracer, now);
 	tracer__check_settled(tracer);
+	if (tracer->on_tick)
+		tracer->on_tick(tracer->tick_ctx);
 	if (!anything_attached(tracer)) {
 		loop_source__set_timer(tracer->tick, 0, 0);
 		tracer->tick_runs = false;
@@ -146,7 +149,8 @@ void tracer__free(struct tracer *tracer)
 {
 	if (!tracer)
 		return;
-	tracer->n_listeners = 0; /* what is handed out last comes when half of this is gone */
+	tracer->n_listeners = tracer->n_call_listeners =
+		0; /* what is handed out last comes when half of this is gone */
 	if (tracer->processes && tracer->helpers) {
 		tracer__restore_knobs(tracer);
 		tracer__release_foreign(tracer);
@@ -179,7 +183,7 @@ int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx)
 	/* Watch first: what is mapped during the scan is told by one of the two. */
 	if (tracer->options.watch)
 		err = discover__watch(tracer->discover);
-	err = err ?: discover__scan(tracer->discover, 0, true);
+	err = err ?: discover__scan(tracer->discover, 0, false);
 	tracer->started = true;
 	tracer__need_tick(tracer);
 	return err;
@@ -193,7 +197,7 @@ static void tracer__find_caller(struct tracer *tracer, struct comm *comm)
 		return;
 	}
 	if (!comm->owner_asked)
-		discover__scan(tracer->discover, comm->key.tgid, true);
+		discover__scan(tracer->discover, comm->key.tgid, false);
 	comm->owner_asked = true;
 }
 
@@ -209,8 +213,10 @@ static void on_counter(void *ctx, const struct nb_key *key, const struct nb_coun
 		if (process->is_fork_copy)
 			tracer__scan_later(process, 0, 1);
 	}
-	if (process && process->gone_ns && comm && !comm->dead_ns)
+	if (process && process->gone_ns && comm && !comm->dead_ns) {
 		comm->dead_ns = process->gone_ns;
+		comm->ending = COMM_DIED;
+	}
 	if (!process && comm && !comm->dead_ns)
 		tracer__find_caller(tracer, comm);
 	if (process && comm && !comm->learnt && !comm->dead_ns && !process->scans_left &&
@@ -235,6 +241,11 @@ int tracer__refresh(struct tracer *tracer)
 	if (!err)
 		tracer__decide_handovers(tracer, tracer->refreshed_ns);
 	return err;
+}
+
+uint64_t tracer__refreshed_ns(const struct tracer *tracer)
+{
+	return tracer->refreshed_ns;
 }
 
 /* Keys of what has expired, and what each process keeps. */
@@ -262,20 +273,6 @@ static void on_sweep_counter(void *ctx, const struct nb_key *key, const struct n
 		sweep->room = room;
 	}
 	sweep->keys[sweep->n++] = *key;
-}
-
-static void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns)
-{
-	struct process *process, *next;
-
-	for (process = processes__first(tracer->processes); process; process = next) {
-		next = process->hh.next;
-		if (!process->gone_ns || process->gone_ns >= before_ns)
-			continue;
-		tracer__forget_graphs(tracer, process);
-		probe__forget_process(tracer->probe, process->tgid);
-		processes__remove(tracer->processes, process);
-	}
 }
 
 static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
@@ -328,12 +325,6 @@ struct probe *tracer__probe(struct tracer *tracer)
 struct timings *tracer__timings(struct tracer *tracer)
 {
 	return tracer->timings;
-}
-
-void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx)
-{
-	tracer->on_call = fn;
-	tracer->call_ctx = ctx;
 }
 
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm)

@@ -12,6 +12,7 @@
 #include "comm.h"
 #include "foreign.h"
 #include "gpu.h"
+#include "handover.h"
 #include "knobs.h"
 #include "library.h"
 #include "loop.h"
@@ -71,9 +72,35 @@ int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx);
 typedef void tracer_foreign_fn(void *ctx, const struct process *process, int version);
 void tracer__on_foreign(struct tracer *tracer, tracer_foreign_fn *fn, void *ctx);
 
-/* Hands each call that probes tell of to the function: one listener, from now on. */
+/* Hands each call that probes tell of to the function, too: likewise. */
 typedef void tracer_call_fn(void *ctx, const struct nb_record *record);
-void tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx);
+int tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx);
+
+/* Calls that no probe told of but the process's plugin, and its word of what NCCL made of them:
+ * one listener. */
+struct tracer_plugin_listener {
+	handover_call_fn *call;
+	handover_lost_fn *lost;
+	timing_operation_fn *operation;
+	void *ctx;
+};
+void tracer__on_plugin(struct tracer *tracer, const struct tracer_plugin_listener *listener);
+
+/* Called ten times a second while anything is traced, when what came until then is taken in: one
+ * listener. */
+void tracer__on_tick(struct tracer *tracer, loop_fn *fn, void *ctx);
+
+/* When the last refresh began, CLOCK_MONOTONIC; 0: there was none. */
+uint64_t tracer__refreshed_ns(const struct tracer *tracer);
+
+/* Do probes on collectives leave that process alone, as its plugin tells of them? */
+bool tracer__is_handed_over(const struct tracer *tracer, uint32_t tgid);
+
+/*
+ * Has the communicators of a process read once more, soon, in a helper: what changes in them is
+ * in struct comm then. False: they cannot be, or are being read.
+ */
+bool tracer__read_again(struct tracer *tracer, uint32_t tgid);
 
 /* The GPU of a communicator, or NULL; and of a process: the first that its communicators use. */
 const struct gpu *tracer__gpu_of(struct tracer *tracer, const struct comm *comm);

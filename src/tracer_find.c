@@ -189,31 +189,6 @@ static void library__look(struct tracer *tracer, struct library *library,
 	}
 }
 
-static void on_process_exit(void *ctx)
-{
-	struct process *process = ctx;
-
-	tracer__process_ended(process->owner, process);
-}
-
-void tracer__process_ended(struct tracer *tracer, struct process *process)
-{
-	if (process->gone_ns)
-		return;
-	probe__consume(tracer->probe); /* its last records */
-	process->gone_ns = now_ns();   /* its counters stay in the kernel until it expires */
-	comms__process_gone(tracer->comms, process->tgid, process->gone_ns);
-	tracer__foreign_gone(tracer, process);
-	timings__process_gone(tracer->timings, process->tgid, process->gone_ns);
-	handovers__process_gone(tracer->handovers, process->tgid, process->gone_ns);
-	tracer__drop_calls(tracer, process);
-	loop__remove(tracer->loop, process->exit);
-	process->exit = NULL;
-	if (!tracer->options.watch)
-		return;
-	tracer__need_tick(tracer);
-}
-
 /*
  * libcuda is in every process that uses a GPU, and a probe on it costs each launch of a graph: only
  * where a process with NCCL maps that very file.
@@ -231,29 +206,19 @@ static void tracer__attach_cuda(struct tracer *tracer, const struct process *pro
 	}
 }
 
-static struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid)
+/*
+ * Were all creations of communicators seen that the mapping of this library made possible? Then
+ * none came before it.
+ */
+static bool tracer__saw_all(const struct tracer *tracer, const struct library *library,
+			    uint64_t since_ns)
 {
-	struct process *process = processes__find(tracer->processes, tgid);
-
-	if (process && !process->gone_ns)
-		return process;
-	/* Its number is in use again; its communicators expire by themselves. */
-	if (process) {
-		tracer__forget_graphs(tracer, process);
-		processes__remove(tracer->processes, process);
-	}
-	process = processes__add(tracer->processes, tgid, now_ns(), on_process_exit);
-	if (!process)
-		return NULL;
-	process->owner = tracer;
-	if (tracer->options.probe.only_listed)
-		probe__list_process(tracer->probe, tgid);
-	tracer__ask_info(tracer, process);
-	return process;
+	return library->state == LIBRARY_TRACED && library->kind == IMAGE_NCCL &&
+	       library->traced_ns < since_ns && !tracer->options.probe.only_listed;
 }
 
 static void tracer__use(struct tracer *tracer, struct library *library,
-			const struct nb_mapping *mapping, bool late)
+			const struct nb_mapping *mapping, uint64_t since_ns)
 {
 	struct process *process = tracer__add_process(tracer, mapping->tgid);
 	bool is_new;
@@ -261,18 +226,18 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 	if (!process)
 		return;
 	library->unused_since_ns = 0;
-	is_new = process__map(process, library, mapping);
+	is_new = process__map(process, library, mapping, since_ns);
 	tracer__attach_cuda(tracer, process);
 	if (!is_new)
 		return;
-	if (library->state == LIBRARY_TRACED && library->kind == IMAGE_NCCL && !late)
-		comms__complete(tracer->comms, process->tgid, process->seen_ns);
+	if (tracer__saw_all(tracer, library, since_ns))
+		comms__complete(tracer->comms, process->tgid, since_ns);
 	if (process->has_info)
 		tracer__scan_later(process, 0, 1);
 	tracer__arrange_calls(tracer, now_ns());
 }
 
-static void on_mapping(void *ctx, const struct nb_mapping *mapping, bool late)
+static void on_mapping(void *ctx, const struct nb_mapping *mapping, uint64_t since_ns)
 {
 	struct tracer *tracer = ctx;
 	const struct inode_key key = inode_key__of(mapping);
@@ -291,7 +256,7 @@ static void on_mapping(void *ctx, const struct nb_mapping *mapping, bool late)
 	}
 	if (library->state == LIBRARY_TRACED || library->state == LIBRARY_SEEN ||
 	    library->state == LIBRARY_UNSUPPORTED)
-		tracer__use(tracer, library, mapping, late);
+		tracer__use(tracer, library, mapping, since_ns);
 }
 
 static enum discover_interest interest_in(void *ctx, const struct nb_mapping *file)
@@ -342,7 +307,7 @@ void tracer__rescan_if_due(struct tracer *tracer)
 	if (!tracer->rescan)
 		return;
 	tracer->rescan = false;
-	discover__scan(tracer->discover, 0, true);
+	discover__scan(tracer->discover, 0, false);
 }
 
 void tracer__check_settled(struct tracer *tracer)

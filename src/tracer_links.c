@@ -32,21 +32,33 @@ static struct process *tracer__living(struct tracer *tracer, uint32_t tgid)
 	return process && !process->gone_ns ? process : NULL;
 }
 
+/* Where the link belongs, NULL: it is wanted no more. */
+static int *calls_question__link(const struct calls_question *q, uint64_t **ret_ns)
+{
+	struct library *library = libraries__find(q->tracer->libraries, &q->key);
+	struct process_mapping *m;
+
+	if (library && !q->tgid) {
+		*ret_ns = &library->calls.link_ns;
+		return &library->calls.link;
+	}
+	m = library ? process__mapping_of(tracer__living(q->tracer, q->tgid), library) : NULL;
+	if (!m)
+		return NULL;
+	*ret_ns = &m->link_ns;
+	return &m->link;
+}
+
 static void on_calls_message(void *ctx, const void *data, size_t len, const int *fds, int n_fds)
 {
 	struct calls_question *q = ctx;
-	struct library *library = libraries__find(q->tracer->libraries, &q->key);
-	struct process_mapping *m =
-		library && q->tgid
-			? process__mapping_of(tracer__living(q->tracer, q->tgid), library)
-			: NULL;
-	int *link = q->tgid ? (m ? &m->link : NULL) : library ? &library->calls.link : NULL;
+	uint64_t *made_ns;
+	int *link = calls_question__link(q, &made_ns);
 
-	(void)data;
-	(void)len;
 	for (int i = 0; i < n_fds; i++) {
-		if (link && *link < 0) {
+		if (link && *link < 0 && len == sizeof(*made_ns)) {
 			*link = fds[i];
+			memcpy(made_ns, data, sizeof(*made_ns));
 			q->answered = true;
 		} else {
 			close(fds[i]);

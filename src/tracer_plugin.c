@@ -25,14 +25,6 @@ int tracer__open_plugins(struct tracer *tracer)
 	return timings__new(&tracer->timings, on_launch, tracer);
 }
 
-int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx)
-{
-	if (tracer->n_listeners == TRACER_MAX_LISTENERS)
-		return -ENOSPC;
-	tracer->listeners[tracer->n_listeners++] = (struct launch_listener){fn, ctx};
-	return 0;
-}
-
 /* ---- records ---- */
 
 struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid)
@@ -46,7 +38,7 @@ struct stranger *tracer__meet(struct tracer *tracer, uint32_t tgid)
 		return NULL;
 	stranger = &tracer->strangers[tracer->n_strangers++];
 	*stranger = (struct stranger){.tgid = tgid};
-	discover__scan(tracer->discover, tgid, true);
+	discover__scan(tracer->discover, tgid, false);
 	tracer__need_tick(tracer);
 	return stranger;
 }

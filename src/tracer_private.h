@@ -55,8 +55,13 @@ struct tracer {
 		void *ctx;
 	} listeners[TRACER_MAX_LISTENERS];
 	unsigned int n_listeners;
-	tracer_call_fn *on_call;
-	void *call_ctx;
+	struct call_listener {
+		tracer_call_fn *fn;
+		void *ctx;
+	} call_listeners[TRACER_MAX_LISTENERS];
+	unsigned int n_call_listeners;
+	loop_fn *on_tick;
+	void *tick_ctx;
 	struct stranger strangers[TRACER_MAX_STRANGERS];
 	unsigned int n_strangers;
 	struct handovers *handovers;
@@ -75,8 +80,14 @@ void tracer__rescan_if_due(struct tracer *tracer);
 void tracer__check_settled(struct tracer *tracer);
 void tracer__retry_looks(struct tracer *tracer, uint64_t now);
 void tracer__detach_unused(struct tracer *tracer, uint64_t now);
-void tracer__process_ended(struct tracer *tracer, struct process *process);
 bool tracer__may_probe_library(const struct tracer *tracer, const struct library *library);
+
+/* tracer_process.c */
+/* The one of that number, a new one if need be; NULL: it has ended already, or no memory. */
+struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid);
+void tracer__process_ended(struct tracer *tracer, struct process *process);
+/* Those that ended before. */
+void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns);
 
 /* tracer_read.c */
 void tracer__ask_info(struct tracer *tracer, struct process *process);

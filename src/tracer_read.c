@@ -188,6 +188,10 @@ static void fill_request(struct tracer *tracer, const struct process *process,
 			plugin->start - plugin->file_offset + plugin->library->semaphore;
 	request->n_addresses = comms__unlearnt(tracer->comms, process->tgid, request->addresses,
 					       COMMSCAN_MAX_ADDRESSES);
+	if (!request->list)
+		request->n_addresses += comms__learnt(
+			tracer->comms, process->tgid, request->addresses + request->n_addresses,
+			COMMSCAN_MAX_ADDRESSES - request->n_addresses);
 	request->n_pointers = comms__pending(tracer->comms, process->tgid, request->pointers,
 					     COMMSCAN_MAX_ADDRESSES);
 }
@@ -233,4 +237,15 @@ void tracer__run_scans(struct tracer *tracer, uint64_t now)
 		if (!process->gone_ns && (!process->is_fork_copy || process->has_called))
 			tracer__scan(tracer, process);
 	}
+}
+
+bool tracer__read_again(struct tracer *tracer, uint32_t tgid)
+{
+	struct process *process = processes__find(tracer->processes, tgid);
+
+	if (!process || process->gone_ns || process->scan_running || process->scan_due_ns ||
+	    !tracer->settled)
+		return false;
+	process->scan_due_ns = now_ns();
+	return true;
 }

@@ -2,6 +2,30 @@
 /* Who is gone while others wait; aborts and errors. */
 #include "verdict_private.h"
 
+/* Letters and digits are enough for NCCL's names; anything else is of no use to a reader. */
+void verdicts__error(struct verdicts *verdicts, const struct verdict_member *member,
+		     const char *result, uint64_t now_ns)
+{
+	uint32_t i;
+	struct verdict_comm *comm = verdicts__member(verdicts, member, &i);
+	struct member *m;
+	size_t n = 0;
+
+	if (!comm)
+		return;
+	m = &comm->members[i];
+	if (!m->error[0])
+		m->error_ns = now_ns;
+	for (; n < sizeof(m->error) - 1 && result[n]; n++) {
+		char c = result[n] | 0x20;
+
+		m->error[n] = (c >= 'a' && c <= 'z') || (result[n] >= '0' && result[n] <= '9')
+				      ? result[n]
+				      : '_';
+	}
+	m->error[n] = 0;
+}
+
 bool verdict_comm__find_error(const struct verdict_comm *comm, struct finding *ret)
 {
 	*ret = (struct finding){

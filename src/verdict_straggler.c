@@ -341,9 +341,9 @@ bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sig
 			continue;
 		}
 		rank_set__add(&ret->culprits, i);
-		if (ret->operation == NCCL_OP_MAX && sight == LATE_ON_HOST) {
-			ret->operation = m->late_operation;
-			ret->sequence = m->late_sequence;
+		if (ret->operation == NCCL_OP_MAX) {
+			ret->operation = m->late[sight].operation;
+			ret->sequence = m->late[sight].sequence;
 		}
 	}
 	return rank_set__count(&ret->culprits);

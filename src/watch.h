@@ -18,9 +18,24 @@ int watch__new(struct watch **ret, struct tracer *tracer, const struct verdict_o
 void watch__free(struct watch *watch);
 
 /* Four times a second while something is traced, and before each publication: the verdicts are as
- * of now. */
+ * of now. Refreshes the tracer where that was not done for a second. */
 void watch__settle(struct watch *watch, uint64_t now_ns);
 
 struct verdicts *watch__verdicts(struct watch *watch);
+
+/*
+ * What went wrong on a rank since it is known: how often an ncclResult_t other than success and
+ * progress has become its asynchronous result; WATCH_ABORTED: ncclCommAbort was called.
+ * Communicators whose creation failed are not among them: that is not seen from outside.
+ */
+#define WATCH_ABORTED  NCCL_N_RESULTS
+#define WATCH_N_ERRORS (NCCL_N_RESULTS + 1)
+/* WATCH_N_ERRORS of them, valid until the next settle; NULL: no such rank is watched. */
+const uint64_t *watch__errors(const struct watch *watch, const struct verdict_member *member);
+const char *watch_error__name(int error);
+
+/* Ranks and calls that found no place, a reason among those of lost records: nobody judges them. */
+#define WATCH_NO_ROOM "judge_no_room"
+uint64_t watch__refused(const struct watch *watch);
 
 #endif

@@ -35,6 +35,8 @@ static void print_layout(const struct nccl_layout *layout)
 	       layout->init_state, layout->async_result);
 	printf("abortFlag=%d\nseqNumber=%d\nn_seq=%d\nconfig.commName=%d\n", layout->abort_flag,
 	       layout->seq_number, layout->n_seq, layout->comm_name_ptr);
+	printf("proxyState=%d\nproxyState.asyncResult=%d\n", layout->proxy_state,
+	       layout->proxy_result);
 }
 
 static void print_image(const struct nccl_image *image)

@@ -3,17 +3,34 @@
  * What GPU timing may cost the job: a share of wall time, a token bucket in one word. A
  * communicator that was not timed for a while may take in advance: else one that launches every 10
  * us would take each token as it comes, and a rare one, which may be the one that hangs, would get
- * none.
+ * none. One that has launched nothing for a while may take as much in advance as one launch can be
+ * charged at most: what it launches next is timed, whatever the last ones cost. So in any stretch
+ * of time the cost is no more than the share of that time and of the most that is taken in advance;
+ * on average it is the share.
  */
 #ifndef NCCL_BPFTRACE_PLUGIN_BUDGET_H
 #define NCCL_BPFTRACE_PLUGIN_BUDGET_H
 
 #include "plugin.h"
 
-#define BURST_NS	(2 * NS_PER_MS)	 /* budget that may be saved up, in wall time */
-#define ADVANCE_NS	(10 * NS_PER_MS) /* and that may be taken in advance */
-#define RARE_NS		(10 * NS_PER_MS) /* not timed for so long: may take in advance */
-#define INTERVAL_MAX_NS (10 * NS_PER_SECOND)
+#define BURST_NS	(2 * NS_PER_MS)	     /* budget that may be saved up, in wall time */
+#define ADVANCE_NS	(10 * NS_PER_MS)     /* and that may be taken in advance */
+#define RARE_NS		(10 * NS_PER_MS)     /* not timed for so long: may take in advance */
+#define PAUSE_NS	(100 * NS_PER_MS)    /* nothing launched for so long: */
+#define INTERVAL_MAX_NS (10 * NS_PER_SECOND) /* may take so much */
+
+/* How a communicator stands to the budget. */
+struct claim {
+	uint64_t timed_ns; /* when a launch of it was last timed; 0: none was */
+	bool paused;	   /* it has launched nothing for PAUSE_NS */
+};
+
+static inline uint64_t claim__advance_ns(const struct claim *claim, uint64_t now)
+{
+	if (claim->paused)
+		return INTERVAL_MAX_NS;
+	return now - claim->timed_ns >= RARE_NS ? ADVANCE_NS : 0;
+}
 
 struct budget {
 	_Atomic uint64_t next_ns; /* when the next launch may be timed */
@@ -37,23 +54,24 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 	return interval < INTERVAL_MAX_NS ? interval : INTERVAL_MAX_NS;
 }
 
-/* Without taking: may a launch be timed? last_timed_ns: the communicator's, 0: none was. */
-static inline bool budget__has(const struct budget *budget, uint64_t now, uint64_t last_timed_ns)
+/* Without taking: may a launch be timed? */
+static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
+	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
 
-	if (!__atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED))
-		return false;
-	return next <= now || (now - last_timed_ns >= RARE_NS && next - now <= ADVANCE_NS);
+	if (!ppm || ppm >= 1000000) /* whatever was charged before */
+		return ppm;
+	return next <= now || next - now <= claim__advance_ns(claim, now);
 }
 
-static inline bool budget__take(struct budget *budget, uint64_t now, uint64_t last_timed_ns)
+static inline bool budget__take(struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
 	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed), from = next;
 
-	if (!ppm || !budget__has(budget, now, last_timed_ns))
+	if (!ppm || !budget__has(budget, now, claim))
 		return false;
 	if (ppm >= 1000000)
 		return true;

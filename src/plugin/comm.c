@@ -68,17 +68,18 @@ struct comm *comm__create(const struct abi_version *abi)
 	memset(&comm->told, 0, sizeof(comm->told));
 	counts__reset(&comm->counts, &comm->unseen);
 	atomic_store(&comm->gpu, 0);
-	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+	for (int i = 0; i < NBP_LOSS_MAX; i++)
 		atomic_store(&comm->lost[i], 0);
-		comm->reported[i] = 0;
-	}
+	memset(&comm->told_losses, 0, sizeof(comm->told_losses));
 	comm->ended = false;
 	comm->announced_ns = comm->announced_hash = comm->announced_gpu = 0;
 	comm->closing_since_ns = 0;
 	comm->n_pending = 0;
 	comm->done_launch = 0;
+	memset(&comm->run, 0, sizeof(comm->run));
 	comm->counted_launches = 0;
 	atomic_store(&comm->timed_ns, 0);
+	atomic_store(&comm->launched_ns, 0);
 	atomic_store(&comm->has_channels, false);
 	return comm;
 }

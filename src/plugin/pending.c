@@ -20,6 +20,7 @@ struct pending {
 	struct pending_state {
 		uint64_t round; /* in which it was read */
 		uint32_t n_operations;
+		uint64_t run_first; /* launches from that on are on its stream */
 		struct under_way under_way;
 		uint64_t looked_ns, told_ns; /* 0: never */
 	} state;
@@ -35,10 +36,21 @@ bool pending__any(void)
 	return pendings.n > 0;
 }
 
-void pending__add(struct comm *comm, const struct note *launch, uint64_t round)
+static void comm__run(struct comm *comm, const struct note *launch)
+{
+	if (launch->number != comm->run.last + 1 || launch->stream != comm->run.stream)
+		comm->run.first = launch->number;
+	comm->run.stream = launch->stream;
+	comm->run.last = launch->number;
+}
+
+void pending__launch(struct comm *comm, const struct note *launch, uint64_t round)
 {
 	struct pending *p;
 
+	comm__run(comm, launch);
+	if (launch->function != NBP_TIMED)
+		return;
 	if (pendings.n == N_PENDING) { /* cannot be: no more pairs */
 		timing__give_back(launch->extra);
 		return;
@@ -48,11 +60,18 @@ void pending__add(struct comm *comm, const struct note *launch, uint64_t round)
 	note__copy(&p->note, launch);
 	p->state = (struct pending_state){
 		.round = round,
+		.run_first = comm->run.first,
 		.under_way = {.function = NBP_UNKNOWN_U8,
 			      .sequence = NBP_NO_NUMBER,
 			      .times.clock_error_ns = NBP_UNKNOWN},
 	};
 	comm->n_pending++;
+}
+
+void pending__drop(const struct note *note)
+{
+	if (note->kind == NBP_KIND_LAUNCH && note->function == NBP_TIMED)
+		timing__give_back(note->extra);
 }
 
 void pending__operation(const struct comm *comm, const struct note *operation)
@@ -96,10 +115,10 @@ static void pending__complete(const struct pending *p, struct timing_times *time
 	times->clock_error_ns = known->clock_error_ns;
 }
 
-static void pending__is_done(const struct pending *p)
+static void comm__done(struct comm *comm, uint64_t launch)
 {
-	if (p->note.number > p->comm->done_launch)
-		p->comm->done_launch = p->note.number;
+	if (launch > comm->done_launch)
+		comm->done_launch = launch;
 }
 
 /* False: it stays. */
@@ -118,7 +137,7 @@ static bool pending__finish(struct pending *p, const struct round *round)
 	if (result == TIMING_PENDING || result == TIMING_FAILED)
 		comm__lost(p->comm, NBP_LOSS_TIMING_ABANDONED);
 	else
-		pending__is_done(p);
+		comm__done(p->comm, p->note.number);
 	if (result == TIMING_INVALID)
 		comm__lost(p->comm, NBP_LOSS_TIMING_INVALID);
 	if (result == TIMING_DONE)
@@ -130,6 +149,14 @@ static bool pending__finish(struct pending *p, const struct round *round)
 }
 
 /* ---- before the end ---- */
+
+/* So what was before it on its stream is done. Of other streams nothing follows. */
+static void pending__has_started(struct pending *p)
+{
+	p->state.told_ns = 0;
+	if (p->state.run_first <= p->comm->done_launch + 1)
+		comm__done(p->comm, p->note.number - 1);
+}
 
 static void pending__look(struct pending *p, const struct round *round)
 {
@@ -146,7 +173,7 @@ static void pending__look(struct pending *p, const struct round *round)
 		state->looked_ns = round->now_ns;
 		under_way->started = result == TIMING_DONE;
 		if (under_way->started)
-			state->told_ns = 0;
+			pending__has_started(p);
 	}
 	if (state->told_ns && round->now_ns - state->told_ns < TELL_EVERY_NS)
 		return;

@@ -11,7 +11,8 @@ struct round {
 	uint64_t number, now_ns;
 };
 
-void pending__add(struct comm *comm, const struct note *launch, uint64_t round);
+void pending__launch(struct comm *comm, const struct note *launch, uint64_t round);
+void pending__drop(const struct note *note); /* of nobody */
 void pending__operation(const struct comm *comm, const struct note *operation);
 void pending__poll(const struct round *round);
 void pending__tell_again(void); /* a tracer that has just come knows of none */

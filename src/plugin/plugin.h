@@ -103,9 +103,10 @@ struct comm {
 	bool chained;
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;
-	_Atomic uint32_t gpu;	   /* index + 1 of the last context launched in, see timing.h */
-	_Atomic uint64_t timed_ns; /* when a launch was last timed */
-	atomic_bool has_channels;  /* NCCL's GPU timer has told of one: it is connected */
+	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
+	/* when a launch was last timed, and made */
+	_Atomic uint64_t timed_ns, launched_ns;
+	atomic_bool has_channels; /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
 
@@ -117,12 +118,17 @@ struct comm {
 	uint64_t announced_ns; /* 0: not since the tracer came */
 	uint64_t announced_hash;
 	uint32_t announced_gpu;
-	uint64_t reported[NBP_LOSS_MAX];
+	struct told_losses {
+		uint64_t before[NBP_LOSS_MAX], sum;
+	} told_losses;
 	uint64_t closing_since_ns;
 	bool ended;
 	uint32_t n_pending;
 	uint64_t oldest_pending; /* pending.c's, for a moment */
-	uint64_t done_launch;	 /* the highest number that was seen to finish */
+	uint64_t done_launch;	 /* launches up to this number are done */
+	struct {
+		uint64_t stream, first, last;
+	} run; /* the last launches, of which all numbers came, on one stream */
 	uint64_t counted_launches;
 };
 

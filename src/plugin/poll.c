@@ -51,15 +51,21 @@ static void gpu__prepare(struct gpu *gpu)
 	cuda__leave();
 }
 
-/* Launches that were started and never stopped: their thread is gone. */
+/*
+ * Launches that were started and never stopped: their thread is gone. By what this thread sees, and
+ * by its clock: the other may be held up anywhere.
+ */
 static void gpu__take_back(struct gpu *gpu, uint64_t now)
 {
 	for (int i = 0; i < N_PAIRS; i++) {
 		struct pair *pair = &gpu->pairs[i];
 		uint32_t state = atomic_load(&pair->state);
-		uint64_t taken_ns = atomic_load_explicit(&pair->taken_ns, memory_order_relaxed);
 
-		if ((state & 3) != PAIR_TAKEN || now < taken_ns || now - taken_ns < LOST_AFTER_NS)
+		if (state != pair->seen) {
+			pair->seen = state;
+			pair->seen_ns = now;
+		}
+		if ((state & 3) != PAIR_TAKEN || now - pair->seen_ns < LOST_AFTER_NS)
 			continue;
 		if (atomic_compare_exchange_strong(&pair->state, &state,
 						   (state >> 2) << 2 | PAIR_FREE))

@@ -13,15 +13,16 @@ static struct {
 	struct batch batch;
 	uint64_t round;
 	bool busy;
-	uint64_t reported[NBP_LOSS_MAX];
+	struct told_losses told_losses;
+	uint64_t told_ns; /* of the process's losses */
 } serve;
 
-static uint64_t process_lost[NBP_LOSS_MAX];
+static _Atomic uint64_t process_lost[NBP_LOSS_MAX];
 
 void control__lost(enum nbp_loss reason)
 {
 	control__add(&nccl_bpftrace_control.lost[reason], 1);
-	__atomic_fetch_add(&process_lost[reason], 1, __ATOMIC_RELAXED);
+	atomic_fetch_add_explicit(&process_lost[reason], 1, memory_order_relaxed);
 }
 
 /* ---- communicators ---- */
@@ -32,8 +33,11 @@ static bool announce__is_due(const struct comm *comm, uint64_t hash, uint32_t gp
 	       comm->announced_hash != hash || (gpu && comm->announced_gpu != gpu);
 }
 
-/* Before its notes are read: what its record says of the numbering is so at its place. */
-static void comm__announce(struct comm *comm, uint64_t now)
+/*
+ * Before its notes are read: what its record says of the numbering is so at its place. True: it was
+ * due.
+ */
+static bool comm__announce(struct comm *comm, uint64_t now)
 {
 	uint64_t hash = atomic_load_explicit(&comm->hash, memory_order_acquire);
 	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
@@ -43,12 +47,13 @@ static void comm__announce(struct comm *comm, uint64_t now)
 	if (gpu && !timing__device(gpu - 1, &device, uuid))
 		gpu = 0;
 	if (!announce__is_due(comm, hash, gpu, now))
-		return;
+		return false;
 	batch__comm(&serve.batch, comm, gpu ? device : -1, gpu ? uuid : NULL);
 	comm->announced_ns = now;
 	comm->announced_hash = hash;
 	comm->announced_gpu = gpu;
 	comm->counts.due = true;
+	return true;
 }
 
 static void note__told(struct comm *comm, const struct note *note)
@@ -73,10 +78,12 @@ static uint64_t comm__read(struct comm *comm)
 		if (!ring__pop(ring, &note))
 			return before;
 		serve.busy = true;
-		if (note.generation != (uint16_t)comm->live_generation)
-			continue; /* written while its slot went to another */
-		if (note.kind == NBP_KIND_LAUNCH && note.function == NBP_TIMED)
-			pending__add(comm, &note, serve.round);
+		if (note.generation != (uint16_t)comm->live_generation) {
+			pending__drop(&note); /* written while its slot went to another */
+			continue;
+		}
+		if (note.kind == NBP_KIND_LAUNCH)
+			pending__launch(comm, &note, serve.round);
 		if (note.kind == NBP_KIND_OPERATION)
 			pending__operation(comm, &note);
 		note__told(comm, &note);
@@ -96,15 +103,26 @@ static void comm__count(struct comm *comm)
 	comm->counted_launches = n;
 }
 
-static void comm__report_loss(struct comm *comm)
+/*
+ * At once, and again a second later, so that one lost record leaves no loss untold. Both times what
+ * was lost since the second before.
+ */
+static void losses__report(const struct comm *comm, const _Atomic uint64_t *lost,
+			   struct told_losses *told, bool again)
 {
-	for (int i = 0; i < NBP_LOSS_MAX; i++) {
-		uint64_t total = atomic_load_explicit(&comm->lost[i], memory_order_relaxed);
+	uint64_t totals[NBP_LOSS_MAX], sum = 0;
 
-		if (total != comm->reported[i])
-			batch__loss(&serve.batch, comm, i, total - comm->reported[i], total);
-		comm->reported[i] = total;
+	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+		totals[i] = atomic_load_explicit(&lost[i], memory_order_relaxed);
+		sum += totals[i];
 	}
+	for (int i = 0; (again || sum != told->sum) && i < NBP_LOSS_MAX; i++) {
+		if (totals[i] != told->before[i])
+			batch__loss(&serve.batch, comm, i, totals[i] - told->before[i], totals[i]);
+		if (again)
+			told->before[i] = totals[i];
+	}
+	told->sum = sum;
 }
 
 /* Behind the calls that it sums up. */
@@ -129,29 +147,25 @@ static void comm__wind_up(struct comm *comm, uint64_t now)
 static void comm__serve(struct comm *comm, uint64_t now)
 {
 	bool closing = atomic_load(&comm->state) == COMM_CLOSING; /* so nobody writes any more */
-	uint64_t read_ns;
+	bool announced = !comm->ended && comm__announce(comm, now);
+	uint64_t read_ns = comm__read(comm);
 
-	if (!comm->ended)
-		comm__announce(comm, now);
-	read_ns = comm__read(comm);
 	if (!comm->ended) {
 		comm__report_counts(comm, read_ns);
-		comm__report_loss(comm);
+		losses__report(comm, comm->lost, &comm->told_losses, announced);
 	}
 	comm__count(comm);
 	if (closing && !comm->closing_since_ns)
 		comm->closing_since_ns = now;
 }
 
-static void process__report_loss(void)
+static void process__report_loss(uint64_t now)
 {
-	for (int i = 0; i < NBP_LOSS_MAX; i++) {
-		uint64_t total = __atomic_load_n(&process_lost[i], __ATOMIC_RELAXED);
+	bool again = now - serve.told_ns > ANNOUNCE_NS;
 
-		if (total != serve.reported[i])
-			batch__loss(&serve.batch, NULL, i, total - serve.reported[i], total);
-		serve.reported[i] = total;
-	}
+	losses__report(NULL, process_lost, &serve.told_losses, again);
+	if (again)
+		serve.told_ns = now;
 }
 
 /* ---- a round ---- */
@@ -162,7 +176,7 @@ void serve__tell_again(void)
 
 	for (uint32_t i = 0; (comm = comm__next(&i));)
 		comm->announced_ns = 0;
-	memset(serve.reported, 0, sizeof(serve.reported));
+	memset(&serve.told_losses, 0, sizeof(serve.told_losses));
 	pending__tell_again();
 }
 
@@ -183,7 +197,7 @@ bool serve__round(uint64_t now, uint64_t asleep_since_ns)
 		timing__serve(now);
 	for (uint32_t i = 0; (comm = comm__next(&i));)
 		comm__wind_up(comm, now);
-	process__report_loss();
+	process__report_loss(now);
 	batch__flush(&serve.batch);
 	return serve.busy || (pending__any() && !lingers);
 }

@@ -29,7 +29,7 @@ void gpu__fail(struct gpu *gpu)
 	control__lost(NBP_LOSS_TIMING_ERROR);
 }
 
-static struct pair *pair__take(struct gpu *gpu, uint64_t now, uint32_t *ret_stamp)
+static struct pair *pair__take(struct gpu *gpu, uint32_t *ret_stamp)
 {
 	uint32_t from = atomic_fetch_add_explicit(&gpu->hint, 1, memory_order_relaxed);
 
@@ -42,7 +42,6 @@ static struct pair *pair__take(struct gpu *gpu, uint64_t now, uint32_t *ret_stam
 			continue;
 		if (!atomic_compare_exchange_strong(&pair->state, &state, taken))
 			continue;
-		atomic_store_explicit(&pair->taken_ns, now, memory_order_relaxed);
 		*ret_stamp = taken >> 2;
 		return pair;
 	}
@@ -78,14 +77,26 @@ static enum nbp_timing stream__ask(struct gpu *gpu, uint64_t stream)
 }
 
 /* No call of the driver where the communicator's GPU, as it was last time, has no budget left. */
-static bool comm__has_budget(struct comm *comm, uint64_t now)
+static bool comm__has_budget(struct comm *comm, uint64_t now, const struct claim *claim)
 {
 	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
 
 	return !gpu ||
 	       atomic_load_explicit(&gpus[gpu - 1].state, memory_order_relaxed) != GPU_READY ||
-	       budget__has(&gpus[gpu - 1].budget, now,
-			   atomic_load_explicit(&comm->timed_ns, memory_order_relaxed));
+	       budget__has(&gpus[gpu - 1].budget, now, claim);
+}
+
+/* With every launch: when the one before it was is part of the answer. */
+static struct claim comm__claim(struct comm *comm, uint64_t now)
+{
+	uint64_t launched_ns = atomic_load_explicit(&comm->launched_ns, memory_order_relaxed);
+	const struct claim claim = {
+		.timed_ns = atomic_load_explicit(&comm->timed_ns, memory_order_relaxed),
+		.paused = now - launched_ns >= PAUSE_NS,
+	};
+
+	atomic_store_explicit(&comm->launched_ns, now, memory_order_relaxed);
+	return claim;
 }
 
 static enum nbp_timing gpu__ready(struct comm *comm, struct gpu **ret)
@@ -113,6 +124,7 @@ static enum nbp_timing gpu__ready(struct comm *comm, struct gpu **ret)
 static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool captured,
 				     uint64_t now, struct launch_timing *t)
 {
+	const struct claim claim = comm__claim(comm, now);
 	struct gpu *gpu = NULL;
 	struct pair *pair;
 	enum nbp_timing answer;
@@ -121,17 +133,17 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 		return NBP_NOT_TIMED_CAPTURING;
 	if (!cuda__usable())
 		return NBP_NOT_TIMED_NO_CUDA;
-	if (!comm__has_budget(comm, now))
+	if (!comm__has_budget(comm, now, &claim))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = gpu__ready(comm, &gpu);
 	if (answer != NBP_TIMED)
 		return answer;
-	if (!budget__take(&gpu->budget, now, atomic_load(&comm->timed_ns)))
+	if (!budget__take(&gpu->budget, now, &claim))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = stream__ask(gpu, stream);
 	if (answer != NBP_TIMED)
 		return answer;
-	pair = pair__take(gpu, now, &t->stamp);
+	pair = pair__take(gpu, &t->stamp);
 	if (!pair)
 		return NBP_NOT_TIMED_EVENTS;
 	if (cuda.event_record(pair->start, (CUstream)(uintptr_t)stream)) {

@@ -77,7 +77,9 @@ enum pair_state {
 struct pair {
 	_Atomic uint32_t state; /* stamp << 2 | enum pair_state */
 	CUevent start, end;
-	_Atomic uint64_t taken_ns;
+	/* the plugin's thread's own */
+	uint32_t seen;
+	uint64_t seen_ns; /* since when it has found it so */
 };
 
 struct gpu {

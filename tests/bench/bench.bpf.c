@@ -9,6 +9,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 __u64 bare_calls, fed, feed_lost;
 __u64 wake_bytes;
 struct nb_record template;
+__u32 n_ranks; /* of one communicator, each a process: the records are of them in turn */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -23,14 +24,27 @@ int bare(void *ctx)
 	return 0;
 }
 
+static __always_inline void record__vary(struct nb_record *r)
+{
+	__u64 n = fed + feed_lost;
+
+	r->tgid += n % n_ranks;
+	r->rank = n % n_ranks;
+	r->sequence = n / n_ranks;
+	r->time_ns = n * 100;
+}
+
 static long feed_one(__u32 i, void *ctx)
 {
+	struct nb_record r = template;
 	__u64 waiting = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
 	/* the tracer's rule */
 	bool wake = waiting >= wake_bytes &&
 		    (waiting & (wake_bytes - 1)) < 8 * sizeof(struct nb_record);
 
-	if (bpf_ringbuf_output(&events, &template, sizeof(template),
+	if (n_ranks)
+		record__vary(&r);
+	if (bpf_ringbuf_output(&events, &r, sizeof(r),
 			       wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		feed_lost++; /* one producer */
 	else

@@ -101,6 +101,8 @@ def bench_graph():
 def bench_consume():
     found = run("bench_consume")
     row("record consumed, full 16 MB ring", found["consume_ns"], "ns", None, 500, 1)
+    row("record consumed and judged (beside: consumed)", found["watched_ns"], "ns",
+        found["consume_ns"], 500, 1)
     row("record consumed, 2 M/s for 2 s (CPU)", found["sustained_cpu_ns"], "ns", None, 500, 1)
     row(f"records lost at {found['sustained_per_s'] / 1e6:.2f} M/s", found["sustained_lost"], "",
         None, 0)

@@ -8,33 +8,30 @@
 
 #include "bench.h"
 #include "bench.skel.h"
-#include "comm.h"
+#include "loop.h"
+#include "tracer.h"
+#include "watch.h"
 
 #define ROUNDS	     15
 #define RING_BYTES   (16 << 20)
-#define N_FILL	     170000 /* 16 MB hold 174 762 */
+#define N_FILL	     160000 /* 16 MB hold 161 319 */
 #define RATE_PER_S   2000000ULL
 #define SUSTAIN_NS   (2 * NSEC_PER_SEC)
 #define TICK_MS	     100 /* the agent's */
 #define N_COMMS	     10000
 #define N_OPERATIONS 5
+#define N_RANKS	     8
 
 struct bench {
-	struct probe *probe;
+	struct loop *loop;
+	struct tracer *tracer;
+	struct probe *probe; /* its */
+	struct watch *watch;
 	struct bench_bpf *skel;
 	struct comms *comms;
 	uint64_t end_ns, feeder_behind_ns;
 	volatile bool done;
 };
-
-/* As the tracer takes a record; the process table is not asked: calls do not need it. */
-static void on_record(void *ctx, const struct nb_record *record)
-{
-	struct bench *bench = ctx;
-
-	if (record->kind == NB_KIND_LIFECYCLE)
-		comms__record(bench->comms, record);
-}
 
 static void bench__feed(struct bench *bench, uint32_t n)
 {
@@ -46,14 +43,15 @@ static void bench__feed(struct bench *bench, uint32_t n)
 
 static void bench__open(struct bench *bench)
 {
-	const struct probe_options options = {.ring_bytes = RING_BYTES};
+	const struct tracer_options options = {.probe = {.ring_bytes = RING_BYTES}};
 	const char *why = NULL;
-	int err = probe__new(&bench->probe, &options, &why);
+	int err =
+		loop__new(&bench->loop) ?: tracer__new(&bench->tracer, bench->loop, &options, &why);
 
 	if (err)
 		die(why, err);
 	comms__new(&bench->comms);
-	probe__listen(bench->probe, &(struct probe_listener){.call = on_record, .ctx = bench});
+	bench->probe = tracer__probe(bench->tracer);
 	bench->skel = bench_bpf__open();
 	if (!bench->skel ||
 	    bpf_map__reuse_fd(bench->skel->maps.events, probe__events_fd(bench->probe)))
@@ -67,8 +65,24 @@ static void bench__open(struct bench *bench)
 		.size = sizeof(struct nb_record),
 		.tgid = 1,
 		.function = NCCL_FN_AllReduce,
-		.n_ranks = 8,
+		.comm = 0x7f0000000000,
+		.comm_hash = 0x123456789abcdef,
+		.n_ranks = N_RANKS,
+		.count = 1000,
+		.root = -1,
+		.pending = 1,
 	};
+	bench->skel->bss->n_ranks = N_RANKS;
+}
+
+/* As `run` does: with a judge, to whom each call is told. */
+static void bench__watch(struct bench *bench)
+{
+	const struct verdict_options options = {.stuck_after_ns = 60 * NSEC_PER_SEC};
+	int err = watch__new(&bench->watch, bench->tracer, &options);
+
+	if (err)
+		die("watch", err);
 }
 
 static void pin(int cpu)
@@ -80,7 +94,7 @@ static void pin(int cpu)
 	sched_setaffinity(0, sizeof(set), &set); /* where it may not: it floats */
 }
 
-static void full_ring(struct bench *bench)
+static void full_ring(struct bench *bench, const char *name)
 {
 	struct rounds ns = {};
 
@@ -93,7 +107,7 @@ static void full_ring(struct bench *bench)
 		rounds__add(&ns,
 			    (double)(now_ns() - start) / (probe__received(bench->probe) - before));
 	}
-	rounds__print(&ns, "consume_ns");
+	rounds__print(&ns, name);
 }
 
 static void *feeder_main(void *arg)
@@ -209,7 +223,9 @@ int main(void)
 	static struct bench bench;
 
 	bench__open(&bench);
-	full_ring(&bench);
+	full_ring(&bench, "consume_ns");
+	bench__watch(&bench);
+	full_ring(&bench, "watched_ns");
 	sustained(&bench);
 	many_counters(&bench);
 	return 0;

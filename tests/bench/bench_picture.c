@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What writing the textfile costs. usage: bench_picture DIRECTORY */
 #include "../../src/comm.c"
+#include "../../src/comm_learn.c"
 #include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
 #include "../../src/comm_plugin.c"
@@ -11,6 +12,7 @@
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/prom_file.c"
+#include "../../src/agent_cost.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
 #include "../../src/textfile_timed.c"

@@ -111,9 +111,10 @@ def test_loaded_while_the_agent_runs():
         assert took < 5, f"{took:.1f} s until the file told, at one write a second"
         late.do("comm")
         late.do("call 9")
-        series = expect_calls(agent, {late.pid: 9})
-        info = series.get("nccl_communicator_info", pid=str(late.pid))
-        assert [l["identity"] for l, _ in info] == ["observed"], info
+        expect_calls(agent, {late.pid: 9})
+        agent.until(lambda s, pid=str(late.pid): [
+            l["identity"] for l, _ in s.get("nccl_communicator_info", pid=pid)] == ["observed"],
+                    "its making was seen")
 
 
 def test_what_was_before_is_unknown_not_zero():

@@ -279,9 +279,9 @@ def test_old_communicator_is_not_taken_for_a_new_one():
     for v in (0, 1):
         job.do("call", "ncclAlltoAll", v, 10, 7, 2)
     agent.until(lambda s: s.sum(CALLS) == 4, "their calls")
-    series = agent.fresh()
-    info = {p["comm"]: p["identity"] for p, _ in series.get("nccl_communicator_info")}
-    assert info == {old.hash: "recovered", new.hash: "observed"}, info
+    series = agent.until(lambda s: {
+        p["comm"]: p["identity"] for p, _ in s.get("nccl_communicator_info")} ==
+        {old.hash: "recovered", new.hash: "observed"}, "which of them was seen being made")
     assert [(p["comm"], v) for p, v in series.get(SEQUENCE)] == [(new.hash, 2)]
 
 

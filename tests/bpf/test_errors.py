@@ -8,7 +8,7 @@ import subprocess
 import nbt
 from caller import Caller
 
-COMMANDS = ("run", "ps", "check")
+COMMANDS = ("run", "ps", "diagnose", "check")
 USAGE, CANNOT_TRACE = 2, 3
 
 
@@ -193,7 +193,7 @@ def failed_items(stdout):
 
 def test_without_privilege():
     command = nobody()
-    for name in ("run", "ps"):
+    for name in ("run", "ps", "diagnose"):
         one_line(run(*command, name), "root", "CAP_BPF")
     done = run(*command, "check")
     assert done.returncode == CANNOT_TRACE and done.stderr == "", done
@@ -208,7 +208,7 @@ def test_without_privilege():
 def test_without_btf():
     hide = [nbt.need("unshare", "util-linux"), "-m", "sh", "-c",
             'mount -t tmpfs none /sys/kernel/btf && exec "$@"', "sh", nbt.AGENT]
-    for name in ("run", "ps"):
+    for name in ("run", "ps", "diagnose"):
         one_line(run(*hide, name), "BTF", "CONFIG_DEBUG_INFO_BTF")
     done = run(*hide, "check", "--json")
     assert done.returncode == CANNOT_TRACE

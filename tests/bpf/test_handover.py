@@ -11,7 +11,7 @@ from probed import is_probed, wait_probed
 
 CALLS, BYTES = "nccl_operations_total", "nccl_operation_bytes_total"
 LOST = "nccl_bpftrace_events_lost_total"
-PAUSE_US = 1500  # after 64 calls: the plugin's thread keeps up on a busy machine
+PAUSE_US = 4000  # after 64 calls: the plugin's thread keeps up on a busy machine
 
 
 def plugged(**kwargs):
@@ -34,13 +34,17 @@ def made(series, comms, family=CALLS, **labels):
     return sum(series.sum(family, comm=c.hash, rank=str(c.rank), **labels) for c in comms)
 
 
-
 def expect(agent, comms, calls):
     """Exactly so many calls: reached, and not passed later."""
-    agent.until(lambda s: made(s, comms) >= calls, f"{calls} calls", 20)
+    agent.until(lambda s: made(s, comms) >= calls, f"{calls} calls", 60)
     series = agent.fresh(2)
     assert made(series, comms) == calls, (made(series, comms), calls)
     return series
+
+
+def has_identity(series, comm, identity):
+    return series.get("nccl_communicator_info", comm=comm.hash, rank=str(comm.rank),
+                      identity=identity)
 
 
 class Monotone:
@@ -174,7 +178,7 @@ def test_who_comes_later_is_probed_at_once():
     job.do("hammer", 2, PAUSE_US)
     wait_probed(job.pid, False)
     late, late_comms = plain()
-    wait_probed(late.pid, True, 1)
+    wait_probed(late.pid)
     late.do("call", "ncclAllReduce", 0, 100, 7, 1234)
     assert not is_probed(job.pid)
     calls = int(job.do("stop")[0])
@@ -213,16 +217,21 @@ def test_an_agent_that_was_held_up_does_not_claim_all():
     late.do("call", "ncclAllReduce", 0, 100, 7, 50)
     time.sleep(0.2)
     os.kill(agent.pid, signal.SIGCONT)
-    wait_probed(late.pid)
+
+    def one_more_is_seen(series):
+        late.do("call", "ncclAllReduce", 0, 100, 7, 1)
+        return made(series, late_comms)
+
+    agent.until(one_more_is_seen, "calls in the other process", 60)
+    seen = made(agent.fresh(2), late_comms)  # fewer than there were, and from now on all
     late.do("call", "ncclAllReduce", 0, 100, 7, 10)
     after = late.make("init", 7, 8, 3)
-    time.sleep(0.1)
     late.do("call", "ncclAllReduce", 7, 100, 7, 30)
-    series = agent.until(lambda s: made(s, [after]) == 30, "what came later")
-    assert made(series, late_comms) == 10
-    for comm, identity in ((late_comms[0], "recovered"), (after, "observed")):
-        labels = {"comm": comm.hash, "rank": str(comm.rank), "identity": identity}
-        assert series.get("nccl_communicator_info", **labels), (comm, identity)
+    agent.until(lambda s: made(s, [after]) == 30, "what came later")
+    series = agent.until(lambda s: has_identity(s, after, "observed"), "its making was seen")
+    assert made(series, late_comms) == seen + 10
+    assert has_identity(series, late_comms[0], "recovered"), series.get("nccl_communicator_info",
+                                                                        pid=str(late.pid))
     expect(agent, comms, int(job.do("stop")[0]))
 
 
@@ -239,7 +248,7 @@ def test_who_captures_keeps_the_probes():
     nbt.wait_for(lambda: not any(is_probed(pid) for pid in sim.pids), "both handed over", 20)
     assert sim.process.stdout.readline() == "first\n"
     for pid in sim.pids:
-        wait_probed(pid, True, 2)
+        wait_probed(pid)
     sim.go()
     sim.wait_done()
     expected = {("AllReduce", "launched"): 2 * 1205, ("AllReduce", "captured"): 2 * 3,

@@ -111,6 +111,27 @@ def test_a_gpu_that_hangs_holds_up_the_others():
         assert "through" not in stuck.process.stdout.read()
 
 
+def test_a_gpu_that_is_busy_with_something_else():
+    """Until it is told to be well; its kernel of NCCL starts then, the others' have waited."""
+    sim = nbt.Sim("comm a; allreduce a 10 fp32; synchronize; barrier; @1 compute forever; "
+                  "allreduce a 10 fp32; @0 print busy; wait; @1 gpu ok; synchronize; "
+                  "compute 5; allreduce a 10 fp32; synchronize", ranks=3, gpu=True)
+    sim.go()
+    assert sim.process.stdout.readline() == "busy\n"
+    until = time.monotonic_ns() + 300000000
+    while time.monotonic_ns() < until:
+        time.sleep(0.05)
+    assert sim.process.poll() is None
+    sim.go()
+    sim.wait_done()
+    met = kernels(sim.truth())
+    comm = next(iter(met))[0]
+    second = {line["rank"]: line for line in met[comm, 2]}
+    assert second[1]["start_ns"] >= until and second[1]["duration_ns"] < 250e6, second
+    assert second[0]["duration_ns"] > 250e6 and second[2]["duration_ns"] > 250e6, second
+    assert len(met[comm, 3]) == 3
+
+
 def test_graph_captured_once_replayed_often():
     """C10: one all_reduce in a graph, launched 100 times: through the driver's graph calls."""
     sim = run("comm a; allreduce a 100 fp32; capture g { allreduce a 200 fp32 }; "

@@ -198,6 +198,31 @@ def test_what_hangs_stays_in_flight():
     agent.until(lambda s: s.sum(flight) == 0, "nothing in flight")
 
 
+def test_one_gpu_is_busy_with_something_else():
+    """All have launched: in flight on every rank, since its launch, for as long as it takes."""
+    warm = "loop 25 { allreduce a 10 fp32; synchronize; pause 100 }; barrier; "
+    sim = nbt.Sim(f"comm a; {warm} @2 compute forever; allreduce a 77 fp32; barrier; "
+                  "@0 print launched; wait; @2 gpu ok; synchronize",
+                  ranks=RANKS, gpu=True, plugin=PLUGIN)
+    agent = nbt.Agent("--gpu-timing-budget", 100,
+                      *[word for pid in sim.pids for word in ("--pid", pid)])
+    sim.go()
+    assert sim.process.stdout.readline() == "launched\n"
+    now = time.time()
+    flight, start = "nccl_operations_in_flight", "nccl_oldest_in_flight_start_timestamp_seconds"
+    agent.until(lambda s: s.sum(flight) == RANKS, "in flight on all ranks")
+    time.sleep(8)  # longer than an agent believes in a launch that its plugin is silent of
+    series = agent.fresh(2)
+    assert {labels["rank"]: value for labels, value in series.get(flight)} == \
+        {str(rank): 1 for rank in range(RANKS)}
+    starts = series.get(start)
+    assert len(starts) == RANKS
+    assert all(abs(value - now) < 2 for _, value in starts), (starts, now)
+    sim.go()
+    sim.wait_done()
+    agent.until(lambda s: s.sum(flight) == 0, "nothing in flight")
+
+
 def test_every_version_is_counted_exactly():
     """Counts are those of the account, with the plugin of each interface; events time from 2.28."""
     script = EVERYTHING.replace("alltoall a 700000 fp32; ", "")

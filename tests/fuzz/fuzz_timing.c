@@ -30,7 +30,7 @@ static void on_launch(void *ctx, const struct timing_launch *launch)
 	struct fuzz *fuzz = ctx;
 	struct timing_job *job = timing_stats__job(fuzz->stats, launch->comm->name,
 						   launch->comm->uuid, "", launch->comm->key.tgid);
-	uint64_t start_ns;
+	uint64_t start_ns = 0;
 
 	require(launch->comm && launch->operations);
 	require(launch->n_described <= TIMING_MAX_OPERATIONS);
@@ -41,7 +41,7 @@ static void on_launch(void *ctx, const struct timing_launch *launch)
 		require(launch->operation < NCCL_OP_MAX && launch->bus_bytes >= 0);
 	for (uint32_t i = 0; i < launch->n_described; i++)
 		require(launch->operations[i].operation < NCCL_OP_MAX);
-	timing_comm__in_flight(launch->comm, &start_ns);
+	require(!timing_comm__in_flight(launch->comm, &start_ns) || start_ns);
 	timings__find(fuzz->timings, launch->comm->key.tgid, launch->comm->hash,
 		      launch->comm->rank);
 	timing_stats__add(fuzz->stats, job, launch, launch->comm->n_nodes);
@@ -73,7 +73,8 @@ static void record__narrow(struct nbp_record *r)
 		break;
 	case NBP_KIND_LAUNCH:
 		r->launch.launch = narrow(r->launch.launch);
-		r->launch.phase %= 4;
+		r->launch.done = narrow(r->launch.done);
+		r->launch.phase %= 6;
 		r->launch.timing %= NBP_TIMING_MAX + 1;
 		r->launch.source %= 4;
 		break;

@@ -14,6 +14,7 @@ from pathlib import Path
 import nbt
 
 HERE = Path(__file__).resolve().parent
+table = nbt.table
 
 
 def need_gpus(count):
@@ -45,7 +46,7 @@ class TorchJob:
     """torchrun of torch_job.py or another of its kind, stopped at `ready` when the constructor returns."""
 
     def __init__(self, ranks, steps, mode, environment=(), seconds=180,
-                 program="torch_job.py"):
+                 program="torch_job.py", ready=True):
         self.directory = nbt.tempdir()
         self.ranks = ranks
         env = dict(os.environ, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT",
@@ -57,7 +58,8 @@ class TorchJob:
              f"--nproc-per-node={ranks}", HERE / "launch.py", self.directory, str(steps), mode],
             stdout=self.log, stderr=self.log, env=env, stdin=subprocess.DEVNULL)
         nbt.defer(nbt.end, self.process)
-        self.wait("ready", seconds)
+        if ready:
+            self.wait("ready", seconds)
 
     def wait(self, name, seconds=180):
         def there():
@@ -92,17 +94,6 @@ class TorchJob:
                                       nranks=match[4], bus=match[5],
                                       hash=f"{int(match[6], 16):016x}" if match[6] else ""))
         return found
-
-
-def table(head, rows):
-    """Prints a markdown table: the figures of a closing note."""
-    rows = [list(map(str, row)) for row in [head, *rows]]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    for number, row in enumerate(rows):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
-        if number == 0:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    sys.stdout.flush()
 
 
 def interval(values):

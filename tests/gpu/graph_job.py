@@ -6,30 +6,13 @@ them twice. `done.<rank>` is the account: {mode: {operation: calls}}, and launch
 """
 import json
 import os
-import sys
-import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-DIR = Path(sys.argv[1])
+from meeting import say, wait
+
 OLD, ONE, MANY, AGAIN = 7, 100, 11, 5  # replays
-
-
-def wait(name):
-    deadline = time.monotonic() + 300
-    while not (DIR / name).exists():
-        if time.monotonic() > deadline:
-            sys.exit(f"nobody made {name}")
-        time.sleep(0.01)
-
-
-def say(name, text=""):
-    path = DIR / f"{name}.{dist.get_rank()}"
-    half = DIR / f"{path.name}.tmp"
-    half.write_text(text)
-    half.rename(path)
 
 
 def capture(work):

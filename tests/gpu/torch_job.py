@@ -11,37 +11,16 @@ meet through files in DIR, never through collectives, so that every NCCL call is
 import json
 import os
 import sys
-import time
 from collections import Counter
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-DIR, STEPS = Path(sys.argv[1]), int(sys.argv[2])
+from meeting import say, together, wait
+
+STEPS = int(sys.argv[2])
 EAGER = len(sys.argv) > 3 and sys.argv[3] == "eager"
 calls = Counter()
-
-
-def wait(name):
-    deadline = time.monotonic() + 300
-    while not (DIR / name).exists():
-        if time.monotonic() > deadline:
-            sys.exit(f"nobody made {name}")
-        time.sleep(0.01)
-
-
-def say(name, text=""):
-    path = DIR / f"{name}.{dist.get_rank()}"
-    half = DIR / f"{path.name}.tmp"
-    half.write_text(text)
-    half.rename(path)
-
-
-def together(name):
-    say(name)
-    for rank in range(dist.get_world_size()):
-        wait(f"{name}.{rank}")
 
 
 def step(group, name, numel):

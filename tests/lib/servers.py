@@ -21,24 +21,42 @@ CLONE_NEWNS, CLONE_NEWUTS = 0x00020000, 0x04000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 
+def cgroup_root():
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return next((Path(m[1]) for m in mounts if m[2] == "cgroup2"), None) or \
+        nbt.skip("no cgroup v2")
+
+
 @functools.cache
 def own_cgroup():
     """A cgroup that holds this test run and what it starts, and nothing else of the machine."""
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    root = next((Path(m[1]) for m in mounts if m[2] == "cgroup2"), None)
-    if not root:
-        nbt.skip("no cgroup v2")
+    root = cgroup_root()
     home = re.search("^0::(.*)$", Path("/proc/self/cgroup").read_text(), re.M)[1]
     name = f"nccl-bpftrace-test.{os.getpid()}"
 
     def leave():
         (root / home.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
+        nbt.wait_for(lambda: not (root / name / "cgroup.procs").read_text(), "the last job's end")
         (root / name).rmdir()
 
     (root / name).mkdir()
     (root / name / "cgroup.procs").write_text(str(os.getpid()))
     atexit.register(leave)
     return f"/{name}"
+
+
+def child_cgroup(name):
+    """(name, file to write process numbers to) of a cgroup below that, empty, until the test ends."""
+    path = cgroup_root() / own_cgroup().lstrip("/") / name
+    path.mkdir()
+
+    def leave():
+        for pid in (path / "cgroup.procs").read_text().split():
+            (path.parent / "cgroup.procs").write_text(pid)
+        path.rmdir()
+
+    nbt.defer(leave)
+    return f"{own_cgroup()}/{name}", path / "cgroup.procs"
 
 
 def agent(*args, **kwargs):

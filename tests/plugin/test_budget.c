@@ -16,6 +16,21 @@ static void fresh(void)
 	memset(&budget, 0, sizeof(budget));
 }
 
+/* Of a communicator that launches all the time; last timed then. */
+static bool take(uint64_t now, uint64_t timed_ns)
+{
+	const struct claim claim = {.timed_ns = timed_ns};
+
+	return budget__take(&budget, now, &claim);
+}
+
+static bool take_after_pause(uint64_t now)
+{
+	const struct claim claim = {.timed_ns = now, .paused = true};
+
+	return budget__take(&budget, now, &claim);
+}
+
 struct outcome {
 	uint64_t n, n_timed;
 	uint64_t longest_ns; /* without a timed launch */
@@ -30,7 +45,7 @@ static struct outcome launch_for(uint64_t now, uint64_t every, uint64_t length)
 
 	for (; now < from + length; now += every) {
 		o.n++;
-		if (!budget__take(&budget, now, last))
+		if (!take(now, last))
 			continue;
 		if (last && now - last > o.longest_ns)
 			o.longest_ns = now - last;
@@ -95,7 +110,7 @@ TEST(rare_ones_are_timed)
 			if (c && (now - from) % 50000000 != c * 1230000ULL)
 				continue;
 			n[c]++;
-			if (!budget__take(&budget, now + c, last[c]))
+			if (!take(now + c, last[c]))
 				continue;
 			last[c] = now;
 			timed[c]++;
@@ -119,7 +134,7 @@ TEST(a_thousand_rare_ones_keep_it)
 	for (uint64_t now = from; now < until; now += 20000) {
 		int c = (now / 20000) % 1000;
 
-		if (!budget__take(&budget, now, last[c]))
+		if (!take(now, last[c]))
 			continue;
 		last[c] = now;
 		all++;
@@ -138,7 +153,7 @@ TEST(the_first_after_a_pause)
 		bool near_end = false;
 
 		for (int i = 0; i < 200; i++, now += 20000) {
-			if (!budget__take(&budget, now, last))
+			if (!take(now, last))
 				continue;
 			last = now;
 			timed++;
@@ -160,26 +175,65 @@ TEST(off_and_without_bound)
 {
 	fresh();
 	nccl_bpftrace_control.budget_ppm = 0;
-	CHECK(!budget__take(&budget, SECOND_NS, 0));
+	CHECK(!take(SECOND_NS, 0));
 	nccl_bpftrace_control.budget_ppm = 1000000;
 	for (int i = 0; i < 100; i++)
-		CHECK(budget__take(&budget, SECOND_NS, SECOND_NS));
+		CHECK(take(SECOND_NS, SECOND_NS));
+	fresh();
+	nccl_bpftrace_control.budget_ppm = 10000;
+	CHECK(take(SECOND_NS, 0));
+	budget__charge(&budget, SECOND_NS);
+	CHECK(!take(SECOND_NS, SECOND_NS));
+	nccl_bpftrace_control.budget_ppm = 1000000;
+	CHECK(take(SECOND_NS, SECOND_NS));
 	nccl_bpftrace_control.budget_ppm = 1; /* a launch every 5000 s would be too rare to see */
 	fresh();
-	CHECK(budget__take(&budget, SECOND_NS, 0));
-	CHECK(!budget__take(&budget, 4 * SECOND_NS, 0));
-	CHECK(budget__take(&budget, 17 * SECOND_NS, 0));
+	CHECK(take(SECOND_NS, 0));
+	CHECK(!take(4 * SECOND_NS, 0));
+	CHECK(take(17 * SECOND_NS, 0));
 	nccl_bpftrace_control.budget_ppm = 10000;
 }
 
 TEST(what_is_dearer_is_charged)
 {
 	fresh();
-	CHECK(budget__take(&budget, SECOND_NS, 0));
+	CHECK(take(SECOND_NS, 0));
 	budget__charge(&budget, COST_NS + 1000000); /* 1 ms: 100 ms of budget */
-	CHECK(!budget__take(&budget, SECOND_NS + 80000000, SECOND_NS));
-	CHECK(!budget__take(&budget, SECOND_NS + 80000000, 0));
-	CHECK(budget__take(&budget, SECOND_NS + 102000000, SECOND_NS));
+	CHECK(!take(SECOND_NS + 80000000, SECOND_NS));
+	CHECK(!take(SECOND_NS + 80000000, 0));
+	CHECK(take(SECOND_NS + 102000000, SECOND_NS));
+}
+
+/* What was charged for a launch that blocked keeps no other from being timed after a pause. */
+TEST(after_a_pause_whatever_was_charged)
+{
+	fresh();
+	CHECK(take(SECOND_NS, 0));
+	budget__charge(&budget, SECOND_NS); /* 100 s of budget; 10 s are charged */
+	CHECK(!take(2 * SECOND_NS, 0));
+	for (int i = 0; i < 4; i++)
+		CHECK(take_after_pause(2 * SECOND_NS + i * SECOND_NS / 10));
+	nccl_bpftrace_control.budget_ppm = 0;
+	CHECK(!take_after_pause(4 * SECOND_NS));
+	nccl_bpftrace_control.budget_ppm = 10000;
+}
+
+/* A thousand that launch every 100 ms: more than the budget has, so that it holds in the end. */
+TEST(pauses_of_many_keep_it)
+{
+	uint64_t n = 0, from = SECOND_NS, until = from + 100 * SECOND_NS;
+
+	fresh();
+	for (uint64_t now = from; now < until; now += 100000)
+		n += take_after_pause(now);
+	printf("     %.3f %% of 100 s\n", 100.0 * n * COST_NS / (until - from));
+	CHECK(n * COST_NS <= (until - from + 11 * SECOND_NS) / 100);
+	/* and a step every 100 ms costs what its launches cost, all of them timed */
+	fresh();
+	n = 0;
+	for (uint64_t now = from; now < until; now += SECOND_NS / 10)
+		n += take_after_pause(now);
+	CHECK_INT(n, 1000);
 }
 
 UNIT_MAIN()

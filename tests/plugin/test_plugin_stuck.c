@@ -7,7 +7,6 @@
 
 #include <sys/syscall.h>
 
-#define US     1000ULL
 #define MS     1000000ULL
 #define SECOND 1000000000ULL
 #define HOUR   (3600 * SECOND)
@@ -43,23 +42,6 @@ static void collective(int version, void *context, struct fake_stream *stream, u
 {
 	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
 	one_collective(version, context, stream, sequence, 0, launch);
-}
-
-static int count_phase(uint64_t hash, int phase, struct nbp_record *last)
-{
-	int n = 0;
-
-	pthread_mutex_lock(&records_lock);
-	for (int i = 0; i < n_records; i++) {
-		if (records[i].kind != NBP_KIND_LAUNCH || records[i].comm_hash != hash ||
-		    records[i].launch.phase != phase)
-			continue;
-		n++;
-		if (last)
-			*last = records[i];
-	}
-	pthread_mutex_unlock(&records_lock);
-	return n;
 }
 
 static bool wait_phase(uint64_t hash, int phase, int wanted, struct nbp_record *last)
@@ -251,9 +233,33 @@ TEST(who_comes_late_is_told)
 	end(6, context, 0x8400);
 }
 
-static void launch_20us_each(void *stream)
+/* Launches that were not timed are done when one behind them on the same stream has started. */
+TEST(what_was_before_it_is_done)
 {
-	fake_launch(stream, 20 * US);
+	int mask;
+	struct fake_stream *stream = new_stream(), *other = new_stream();
+	void *context = awake_comm(6, &mask, 0x8480, stream);
+	struct nbp_record r = {0};
+
+	__atomic_store_n(&control->budget_ppm, 0, __ATOMIC_RELAXED);
+	for (uint64_t i = 0; i < 3; i++)
+		one_collective(6, context, stream, i, 0, launch_20us);
+	fake_launch(stream, HOUR);
+	collective(6, context, stream, 5, launch_hour);
+	CHECK(wait_phase(0x8480, NBP_QUEUED, 1, &r));
+	CHECK_INT(r.launch.done, r.launch.launch - 4);
+	pass(HOUR + SECOND);
+	CHECK(wait_phase(0x8480, NBP_STARTED, 1, &r));
+	CHECK_INT(r.launch.done, r.launch.launch - 1);
+	pass(HOUR + SECOND);
+	CHECK_INT(wait_finished(0x8480, 1, NULL), 1);
+	forget_records();
+	__atomic_store_n(&control->budget_ppm, 0, __ATOMIC_RELAXED);
+	one_collective(6, context, other, 6, 0, launch_20us);
+	collective(6, context, stream, 7, launch_hour);
+	CHECK(wait_phase(0x8480, NBP_STARTED, 1, &r));
+	CHECK_INT(r.launch.done, r.launch.launch - 2);
+	end(6, context, 0x8480);
 }
 
 TEST(what_ends_soon_is_not_looked_at)
@@ -263,7 +269,7 @@ TEST(what_ends_soon_is_not_looked_at)
 	void *context = awake_comm(6, &mask, 0x8500, stream);
 
 	for (uint64_t i = 0; i < 500; i++) {
-		collective(6, context, stream, i, launch_20us_each);
+		collective(6, context, stream, i, launch_20us);
 		ms_sleep(1);
 	}
 	CHECK(wait_finished(0x8500, 200, NULL) >= 200);

@@ -9,7 +9,7 @@
 #include "nccl_sim.h"
 
 #define API_FUNCTIONS(X) \
-	X(nccl_sim_attach) X(nccl_sim_view) X(ncclGetErrorString) X(ncclGetLastError) \
+	X(nccl_sim_attach) X(nccl_sim_view) X(nccl_sim_set_error) X(ncclGetErrorString) X(ncclGetLastError) \
 	X(ncclGetUniqueId) X(ncclCommInitRank) X(ncclCommInitRankConfig) \
 	X(ncclCommInitRankScalable) X(ncclCommSplit) X(ncclCommFinalize) X(ncclCommDestroy) \
 	X(ncclCommAbort) X(ncclGroupStart) X(ncclGroupEnd) X(ncclAllReduce) X(ncclAllGather) \

@@ -131,6 +131,18 @@ enum flow call_split(struct line_state *line, const struct instruction *i)
 						     NULL));
 }
 
+/* Calls after it fail as NCCL's do, which ends the job: scripts make none. */
+enum flow call_error(struct line_state *line, const struct instruction *i)
+{
+	struct rank_comm comm;
+	enum flow flow;
+
+	if (!get_comm(line->rank, i, i->comm, &comm, &flow))
+		return flow;
+	line->rank->api.nccl_sim_set_error(comm.handle, (ncclResult_t)i->result);
+	return FLOW_ON;
+}
+
 enum flow call_end(struct line_state *line, const struct instruction *i)
 {
 	struct rank *rank = line->rank;

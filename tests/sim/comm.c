@@ -260,3 +260,8 @@ SIM_EXPORT void nccl_sim_view(ncclComm_t comm, struct nccl_sim_view *ret_view)
 		ret_view->seq[i] = __atomic_load_n(&comm->seqNumber[i], __ATOMIC_RELAXED);
 #endif
 }
+
+SIM_EXPORT void nccl_sim_set_error(ncclComm_t comm, ncclResult_t result)
+{
+	__atomic_store_n(&comm->asyncResult, result, __ATOMIC_RELEASE);
+}

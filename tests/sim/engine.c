@@ -135,6 +135,22 @@ static bool kernel_advance(struct engine *engine, int r, struct head *head,
 	return true;
 }
 
+/* False: it goes on. */
+static bool compute_end(const struct gpu_rank *rank, const struct gpu_command *command,
+			uint64_t start_ns, uint64_t *ret_ns)
+{
+	uint64_t well_ns = __atomic_load_n(&rank->well_ns, __ATOMIC_RELAXED);
+	double ns = (double)command->duration_ns * factor(&rank->slow_permille);
+
+	if (command->duration_ns != GPU_FOREVER)
+		*ret_ns = start_ns + (uint64_t)ns;
+	else if (well_ns > command->host_ns)
+		*ret_ns = later(start_ns, well_ns);
+	else
+		return false;
+	return true;
+}
+
 /* True: something happened. */
 static bool stream_advance(struct engine *engine, int r, int s)
 {
@@ -152,8 +168,8 @@ static bool stream_advance(struct engine *engine, int r, int s)
 	at_ns = later(stream->free_ns, command->host_ns);
 	if (command->kind == GPU_EVENT)
 		reach_event(rank, command, at_ns);
-	else
-		at_ns += (uint64_t)((double)command->duration_ns * factor(&rank->slow_permille));
+	else if (!compute_end(rank, command, at_ns, &at_ns))
+		return false;
 	consume(stream, command, at_ns);
 	return true;
 }

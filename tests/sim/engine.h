@@ -35,6 +35,8 @@ struct kernel_load {
 	bool network;
 	uint64_t number; /* of the kernel, the same on all ranks */
 };
+/* From 0 to 1, always the same for one number. */
+double model_chance(uint64_t seed, uint64_t number);
 uint64_t model_duration_ns(const struct gpu_model *model, const struct kernel_load *load);
 
 /* engine_truth.c: one line for each operation of a kernel that has ended. */

@@ -19,8 +19,7 @@ double model_bus_bytes(const struct gpu_op *op, int32_t n_ranks)
 	}
 }
 
-/* From 0 to 1, always the same for one number. */
-static double chance(uint64_t seed, uint64_t number)
+double model_chance(uint64_t seed, uint64_t number)
 {
 	uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
 
@@ -38,6 +37,6 @@ uint64_t model_duration_ns(const struct gpu_model *model, const struct kernel_lo
 	double ns = model->latency_us * 1e3 * load->slow;
 
 	ns += (load->collective_bytes + p2p) / gb_s * load->slow * load->link;
-	ns *= 1 + model->jitter * (2 * chance(model->seed, load->number) - 1);
+	ns *= 1 + model->jitter * (2 * model_chance(model->seed, load->number) - 1);
 	return ns < 1 ? 1 : (uint64_t)ns;
 }

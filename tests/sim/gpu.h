@@ -21,6 +21,7 @@
 #define GPU_MAX_EVENTS 4096 /* of a rank */
 #define GPU_RESULTS 8192 /* of a rank, the latest */
 #define GPU_NO_SEQUENCE UINT64_MAX
+#define GPU_FOREVER UINT64_MAX
 
 /* One operation of a kernel of NCCL. */
 struct gpu_op {
@@ -52,7 +53,7 @@ struct gpu_command {
 	int32_t rank, n_ranks, n_nodes;
 	uint32_t event; /* GPU_EVENT */
 	uint64_t record; /* GPU_EVENT: which recording of it */
-	uint64_t duration_ns; /* GPU_COMPUTE */
+	uint64_t duration_ns; /* GPU_COMPUTE; GPU_FOREVER: until the GPU is told to be well */
 };
 
 /* Counters only grow; a position is the counter modulo the capacity. */
@@ -79,6 +80,7 @@ struct gpu_rank {
 	uint32_t n_streams;
 	uint32_t gone; /* its process has ended */
 	uint32_t hang; /* the next kernel of NCCL does not begin */
+	uint64_t well_ns; /* when it was last told to be well */
 	uint32_t slow_permille, link_permille; /* how much longer work takes; 0: as ever */
 	uint32_t captures_broken;
 	uint64_t n_launches;

@@ -68,11 +68,13 @@ enum flow call_compute(struct line_state *line, const struct instruction *i)
 {
 	struct rank *rank = line->rank;
 	enum flow flow;
+	uint64_t ns;
 
 	if (lacks_gpu(rank, i, &flow))
 		return flow;
-	return checked(rank, i, rank->cuda.cuda_sim_compute(rank->stream[i->stream],
-							    (uint64_t)i->ns));
+	ns = i->ns == COMPUTE_FOREVER ? GPU_FOREVER :
+					  (uint64_t)line_span_ns(line, i);
+	return checked(rank, i, rank->cuda.cuda_sim_compute(rank->stream[i->stream], ns));
 }
 
 static void set_word(uint32_t *word, uint32_t value)
@@ -95,6 +97,8 @@ enum flow call_gpu(struct line_state *line, const struct instruction *i)
 		set_word(&gpu->slow_permille, i->permille);
 	if (i->fault == FAULT_LINK || i->fault == FAULT_NONE)
 		set_word(&gpu->link_permille, i->permille);
+	if (i->fault == FAULT_NONE)
+		__atomic_store_n(&gpu->well_ns, (uint64_t)rank_now_ns(), __ATOMIC_RELAXED);
 	gpu_ring(rank->job->gpus);
 	return FLOW_ON;
 }

@@ -272,5 +272,7 @@ struct nccl_sim_view {
 /* Makes ranks in other processes known; area outlives every communicator. */
 void nccl_sim_attach(struct sim_shared *area, int world_rank, int gpus_per_node, int sync);
 void nccl_sim_view(ncclComm_t comm, struct nccl_sim_view *ret_view);
+/* The communicator's asynchronous error, as NCCL's own threads set it. */
+void nccl_sim_set_error(ncclComm_t comm, ncclResult_t result);
 
 #endif

@@ -2,6 +2,7 @@
 /* The parser of scripts: recursive descent, one token of look-ahead. */
 #include "script.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -127,13 +128,29 @@ static int take_split(struct parser *p, struct instruction *i)
 	return parse_next(p);
 }
 
-int parse_duration(struct parser *p, struct instruction *i)
+static int take_duration(struct parser *p, struct instruction *i)
 {
 	double value;
 
 	if (p->tokens.token != TOKEN_WORD || !parse_positive(p->tokens.word, MAX_PAUSE_MS, &value))
 		return parse_fail(p, "not a positive number in range");
 	i->ns = (int64_t)(i->kind == DO_RATE ? NS_PER_S / value : value * NS_PER_MS);
+	return parse_next(p);
+}
+
+/* MS, or the least and the most of them */
+int parse_span(struct parser *p, struct instruction *i)
+{
+	double most;
+
+	if (take_duration(p, i))
+		return -EINVAL;
+	if (p->tokens.token != TOKEN_WORD || !isdigit((unsigned char)p->tokens.word[0]))
+		return 0;
+	if (!parse_positive(p->tokens.word, MAX_PAUSE_MS, &most) ||
+	    (int64_t)(most * NS_PER_MS) < i->ns)
+		return parse_fail(p, "not a number of milliseconds, at least the first one");
+	i->more_ns = (int64_t)(most * NS_PER_MS) - i->ns;
 	return parse_next(p);
 }
 
@@ -199,6 +216,19 @@ static int take_one_comm(struct parser *p, struct instruction *i)
 	return parse_old_comm(p, &i->comm);
 }
 
+/* NAME RESULT */
+static int take_error(struct parser *p, struct instruction *i)
+{
+	if (parse_old_comm(p, &i->comm))
+		return -EINVAL;
+	if (i->comm == SCRIPT_NULL_COMM)
+		return parse_fail(p, "needs a communicator");
+	if (parse_need(p, "result missing"))
+		return -EINVAL;
+	i->result = result_find(p->tokens.word);
+	return i->result < 0 ? parse_fail(p, "not an asynchronous error") : parse_next(p);
+}
+
 static int take_nothing(struct parser *p, struct instruction *i)
 {
 	p->script->has_wait |= i->kind == DO_WAIT;
@@ -219,14 +249,17 @@ static const struct {
 	{ "group", DO_GROUP, true, true, take_body },
 	{ "loop", DO_LOOP, true, true, take_counted_body },
 	{ "threads", DO_THREADS, false, false, take_counted_body },
-	{ "pause", DO_PAUSE, true, true, parse_duration },
-	{ "rate", DO_RATE, true, true, parse_duration },
+	{ "pause", DO_PAUSE, true, true, parse_span },
+	{ "rate", DO_RATE, true, true, take_duration },
 	{ "print", DO_PRINT, true, true, take_text },
+	{ "stamp", DO_STAMP, true, true, take_text },
 	{ "barrier", DO_BARRIER, true, false, take_nothing },
 	{ "stop", DO_STOP, true, false, take_nothing },
 	{ "kill", DO_KILL, true, false, take_nothing },
 	{ "exit", DO_EXIT, true, false, take_nothing },
 	{ "wait", DO_WAIT, true, false, take_nothing },
+	{ "load", DO_LOAD, false, false, take_text },
+	{ "error", DO_ERROR, false, false, take_error },
 	{ "env", DO_ENV, false, false, take_text },
 	{ "synchronize", DO_SYNCHRONIZE, false, true, parse_stream },
 	{ "compute", DO_COMPUTE, true, true, parse_compute },

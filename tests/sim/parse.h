@@ -21,7 +21,7 @@ bool parse_at(const struct parser *p, const char *word);
 int parse_need(struct parser *p, const char *why);
 int parse_number(struct parser *p, uint64_t max, uint64_t *ret_value);
 int parse_old_comm(struct parser *p, int *ret_comm);
-int parse_duration(struct parser *p, struct instruction *i);
+int parse_span(struct parser *p, struct instruction *i);
 
 /* parse_operation.c: what follows the first word. */
 int parse_operation(struct parser *p, struct instruction *i);

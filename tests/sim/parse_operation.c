@@ -72,7 +72,15 @@ int parse_stream(struct parser *p, struct instruction *i)
 
 int parse_compute(struct parser *p, struct instruction *i)
 {
-	return parse_duration(p, i) ? -EINVAL : parse_stream(p, i);
+	int error = 0;
+
+	if (parse_at(p, "forever")) {
+		i->ns = COMPUTE_FOREVER;
+		error = parse_next(p);
+	} else {
+		error = parse_span(p, i);
+	}
+	return error ? error : parse_stream(p, i);
 }
 
 static bool take_factor(const char *text, uint32_t *ret_permille)

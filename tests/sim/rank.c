@@ -2,6 +2,7 @@
 /* One rank: a process that executes the script. */
 #include "rank.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -50,7 +51,7 @@ bool job_wait(struct job_shared *shared, uint32_t *word, uint32_t value)
 	return true;
 }
 
-static int64_t now_ns(void)
+int64_t rank_now_ns(void)
 {
 	struct timespec now;
 
@@ -62,7 +63,7 @@ static enum flow sleep_until(const struct rank *rank, int64_t end_ns)
 {
 	int64_t left;
 
-	while ((left = end_ns - now_ns()) > 0) {
+	while ((left = end_ns - rank_now_ns()) > 0) {
 		if (rank_stopped(rank))
 			return FLOW_EXIT;
 		sim_futex_wait(&rank->shared->nccl.stop, 0, left);
@@ -73,7 +74,7 @@ static enum flow sleep_until(const struct rank *rank, int64_t end_ns)
 /* A tick that was missed by more than a second is not made up for. */
 static enum flow run_rate(struct line_state *line, const struct instruction *i)
 {
-	int64_t *tick = &line->tick_ns[i->index], now = now_ns();
+	int64_t *tick = &line->tick_ns[i->index], now = rank_now_ns();
 
 	if (now - *tick > NS_PER_S)
 		*tick = now;
@@ -81,11 +82,28 @@ static enum flow run_rate(struct line_state *line, const struct instruction *i)
 	return sleep_until(line->rank, *tick);
 }
 
-static enum flow run_print(const struct instruction *i)
+int64_t line_span_ns(struct line_state *line, const struct instruction *i)
+{
+	uint64_t number = ((uint64_t)line->rank->number << 48) + line->drawn;
+
+	if (!i->more_ns)
+		return i->ns;
+	line->drawn++;
+	return i->ns + (int64_t)(model_chance(line->rank->job->options->model.seed, number) *
+				 (double)i->more_ns);
+}
+
+/* One write: lines of different ranks stay whole. */
+static enum flow run_print(const struct rank *rank, const struct instruction *i)
 {
 	char text[1024];
-	int n = snprintf(text, sizeof(text), "%s\n", i->text);
+	int n;
 
+	if (i->kind == DO_STAMP)
+		n = snprintf(text, sizeof(text), "stamp rank=%d ns=%lld %s\n", rank->number,
+			     (long long)rank_now_ns(), i->text);
+	else
+		n = snprintf(text, sizeof(text), "%s\n", i->text);
 	if (n >= (int)sizeof(text))
 		n = sizeof(text) - 1;
 	return write(STDOUT_FILENO, text, (size_t)n) < 0 ? FLOW_FAILED : FLOW_ON;
@@ -126,6 +144,12 @@ static enum flow run_env(const struct rank *rank, const struct instruction *i)
 	return setenv(text, value, 1) ? rank_fail(rank, i, "cannot set it") : FLOW_ON;
 }
 
+/* A mapping that tracers are told of; it stays for the rest of the process's life. */
+static enum flow run_load(const struct rank *rank, const struct instruction *i)
+{
+	return dlopen(i->text, RTLD_NOW) ? FLOW_ON : rank_fail(rank, i, "%s", dlerror());
+}
+
 static enum flow run_loop(struct line_state *line, const struct instruction *i)
 {
 	enum flow flow = FLOW_ON;
@@ -147,6 +171,7 @@ struct thread {
 	pthread_t id;
 	struct rank *rank;
 	const struct instruction *body;
+	uint64_t number;
 	enum flow flow;
 };
 
@@ -156,6 +181,7 @@ static void *thread_main(void *arg)
 	struct thread *thread = arg;
 
 	thread->flow = FLOW_FAILED;
+	line.drawn = thread->number << 40;
 	if (thread->rank->context)
 		thread->rank->cuda.cuCtxSetCurrent(thread->rank->context);
 	if (line_open(&line, thread->rank))
@@ -175,6 +201,7 @@ static enum flow run_threads(struct line_state *line, const struct instruction *
 	for (n = 0; n < i->times; n++) {
 		threads[n].rank = line->rank;
 		threads[n].body = i->body;
+		threads[n].number = n + 1;
 		if (pthread_create(&threads[n].id, NULL, thread_main, &threads[n])) {
 			flow = rank_fail(line->rank, i, "cannot start a thread");
 			break;
@@ -243,7 +270,7 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_THREADS:
 		return run_threads(line, i);
 	case DO_PAUSE:
-		return sleep_until(rank, now_ns() + i->ns);
+		return sleep_until(rank, rank_now_ns() + line_span_ns(line, i));
 	case DO_RATE:
 		return run_rate(line, i);
 	case DO_BARRIER:
@@ -256,7 +283,12 @@ static enum flow run(struct line_state *line, const struct instruction *i)
 	case DO_EXIT:
 		return FLOW_EXIT;
 	case DO_PRINT:
-		return run_print(i);
+	case DO_STAMP:
+		return run_print(rank, i);
+	case DO_LOAD:
+		return run_load(rank, i);
+	case DO_ERROR:
+		return call_error(line, i);
 	case DO_WAIT:
 		return job_wait(rank->shared, &rank->shared->lines, rank->waits) ?
 			       FLOW_ON : FLOW_EXIT;

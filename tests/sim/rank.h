@@ -42,16 +42,21 @@ struct line_state {
 	struct rank *rank;
 	int group_depth;
 	int capture; /* index of the graph that is captured + 1 */
+	uint64_t drawn; /* random numbers so far */
 	int64_t *tick_ns; /* when the next `rate` falls due, for each instruction */
 };
 
 __attribute__((format(printf, 3, 4)))
 enum flow rank_fail(const struct rank *rank, const struct instruction *i, const char *format, ...);
 bool rank_stopped(const struct rank *rank);
+/* ns, and by chance up to more_ns on top; the same in each run of one --seed. */
+int64_t line_span_ns(struct line_state *line, const struct instruction *i);
+int64_t rank_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* call.c */
 enum flow call_comm(struct line_state *line, const struct instruction *i);
 enum flow call_split(struct line_state *line, const struct instruction *i);
+enum flow call_error(struct line_state *line, const struct instruction *i);
 enum flow call_end(struct line_state *line, const struct instruction *i);
 enum flow call_operation(struct line_state *line, const struct instruction *i);
 enum flow call_group_start(struct line_state *line, const struct instruction *i);

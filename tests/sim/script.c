@@ -37,6 +37,15 @@ static const struct {
 	[ncclFloat8e5m2] = { "fp8e5m2", 1 },
 };
 
+/* Those that an asynchronous error can be; ncclSuccess: none any more. */
+static const char *const results[ncclNumResults] = {
+	[ncclSuccess] = "ncclSuccess",
+	[ncclUnhandledCudaError] = "ncclUnhandledCudaError",
+	[ncclSystemError] = "ncclSystemError",
+	[ncclInternalError] = "ncclInternalError",
+	[ncclRemoteError] = "ncclRemoteError",
+};
+
 static const char *const redops[ncclNumOps] = { "sum", "prod", "max", "min", "avg" };
 
 uint64_t datatype_bytes(int datatype)
@@ -73,6 +82,14 @@ int redop_find(const char *word)
 		if (!strcmp(word, redops[i]))
 			return i;
 	return find_number(word);
+}
+
+int result_find(const char *word)
+{
+	for (int i = 0; i < ncclNumResults; i++)
+		if (results[i] && !strcmp(word, results[i]))
+			return i;
+	return -1;
 }
 
 bool parse_u64(const char *word, uint64_t max, uint64_t *ret_value)

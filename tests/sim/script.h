@@ -40,7 +40,7 @@ uint64_t datatype_bytes(int datatype);
 enum instruction_kind {
 	DO_COMM, DO_SPLIT, DO_DESTROY, DO_ABORT, DO_FINALIZE, DO_OPERATION, DO_GROUP, DO_LOOP,
 	DO_THREADS, DO_PAUSE, DO_BARRIER, DO_STOP, DO_KILL, DO_EXIT, DO_PRINT, DO_RATE, DO_WAIT,
-	DO_ENV, DO_SYNCHRONIZE, DO_COMPUTE, DO_GPU, DO_CAPTURE, DO_REPLAY, DO_DROP,
+	DO_ENV, DO_STAMP, DO_LOAD, DO_ERROR, DO_SYNCHRONIZE, DO_COMPUTE, DO_GPU, DO_CAPTURE, DO_REPLAY, DO_DROP,
 };
 
 /* Of a rank's own GPU. */
@@ -51,6 +51,8 @@ enum comm_init { INIT_PLAIN, INIT_CONFIG, INIT_SCALABLE };
 struct rank_set {
 	uint64_t bits[SIM_MAX_RANKS / 64];
 };
+
+#define COMPUTE_FOREVER (-1)
 
 struct instruction {
 	enum instruction_kind kind;
@@ -64,7 +66,9 @@ struct instruction {
 	int datatype, redop, root;
 	int peer; /* -1: the next or the previous rank */
 	uint64_t times; /* of an operation, loop or threads; divisor of the colour */
-	int64_t ns; /* pause, compute, or the period of a rate */
+	int64_t ns; /* pause, compute (COMPUTE_FOREVER: until gpu ok), or the period of a rate */
+	int64_t more_ns; /* pause, compute: so much longer at most, by chance */
+	int result; /* error: an ncclResult_t */
 	int stream, graph;
 	enum gpu_fault fault;
 	uint32_t permille; /* of FAULT_SLOW and FAULT_LINK */
@@ -104,6 +108,7 @@ int rank_set_index(const struct rank_set *set, int rank);
 int operation_find(const char *word);
 int datatype_find(const char *word);
 int redop_find(const char *word);
+int result_find(const char *word); /* NCCL's own name of it */
 bool parse_u64(const char *word, uint64_t max, uint64_t *ret_value);
 bool parse_positive(const char *word, double max, double *ret_value);
 bool parse_ranks(const char *word, int n_ranks, struct rank_set *ret_set);

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 
 import nbt
+from watched import Diagnose
 
 README = (nbt.ROOT / "README.md").read_text()
 MAN = nbt.ROOT / "src/man/nccl-bpftrace.8"
 COMPLETION = nbt.ROOT / "packaging/nccl-bpftrace.bash-completion"
-COMMANDS = ("run", "ps", "check", "record", "plugin")
+COMMANDS = ("run", "ps", "diagnose", "check", "record", "plugin")
 ACTIONS = {"plugin": ("enable", "disable", "status")}
 
 
@@ -101,14 +102,17 @@ def test_defaults():
     documented = readme_options()
     n = 0
     for name, (_, _, _, text) in all_options().items():
-        found = (re.search(r"\((\d+[KM]?)\)$", text) or re.search(r"(\S+) \(the default\)", text) or
+        found = (re.search(r"\((\d+[KM]?)(?:; diagnose: \d+)?\)$", text) or re.search(r"(\S+) \(the default\)", text) or
                  re.search(r"\(default: (/[^\s)]+)", text))
         numeric = re.fullmatch(r"\d+[KM]?", documented[name][3])
         assert found or not numeric, f"{name}: --help has no default {documented[name][3]}"
         if found:
             n += 1
             assert found[1] in documented[name][3].strip("`"), f"{name}: {found[1]} by --help"
-    assert n == 9, f"{n} defaults found in --help"
+        of_diagnose = re.search(r"; diagnose: (\d+)\)$", text)
+        if of_diagnose:
+            assert documented[name][3].endswith(f"; `diagnose`: {of_diagnose[1]}"), name
+    assert n == 10, f"{n} defaults found in --help"
 
 
 def test_exit_statuses():
@@ -117,9 +121,11 @@ def test_exit_statuses():
     same([row[0] for row in table("status")], real, "README")
     part = re.search(r"^\.Sh EXIT STATUS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\d)$", part, re.M), real, "man page")
+    ends = {quoted(row[0])[0]: re.findall(r"\d", row[2]) for row in table("command")}
     for command in COMMANDS:
         line = re.search(r"^Exit status: (.*)", help_of(command), re.M)[1]
-        same(re.findall(r"(?:^|, )(\d) ", line), real, f"{command} --help")
+        same(re.findall(r"(?:^|, )(\d) ", line), ends[command], f"{command} --help")
+    same({end for command in COMMANDS for end in ends[command]}, real, "README's commands")
     assert nbt.run_agent("--no-such-option").returncode == 2
     assert nbt.run_agent("no-such-command").returncode == 2
 
@@ -164,6 +170,7 @@ def test_loss_reasons():
         len(re.findall(r"\tNB_LOST_(?!MAX)\w+,", source("include/nccl_bpftrace_record.h")))
     names = re.search(r"foreign_loss__name\(.*?\n}", source("src/foreign.c"), re.S)[0]
     real += re.findall(r'\] = "(\w+)"', names)
+    real += re.findall(r'#define WATCH_NO_ROOM "(\w+)"', source("src/watch.h"))
     same([quoted(row[0])[0] for row in table("reason")], real, "README")
     part = re.search(r"^\.Sh DIAGNOSTICS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")
@@ -196,6 +203,18 @@ def test_operations():
     real.remove("MAX")
     named = re.search(r"^`operation` is NCCL's name: ([\w,\s]+)\.", README, re.M)[1]
     same(re.findall(r"\w+", named), real, "README's operations")
+
+
+def test_keys():
+    rows = re.findall(r'^\t\{"([^"]+)", "([^"]+)"\},$', source("src/screen_keys.c"), re.M)
+    assert len(rows) > 10
+    same([(*quoted(keys), text) for keys, text in table("keys")],
+         [(*keys.split(), text) for keys, text in rows], "README's keys")
+    part = re.search(r"^\.Sh KEYS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
+    same([(keys.replace("\\-", "-"), text) for keys, text in
+          re.findall(r"^\.It (.*)\n(.*)\.$", part, re.M)],
+         [(" , ".join(keys.split()), text[0].upper() + text[1:]) for keys, text in rows],
+         "man page's keys")
 
 
 def test_limits():
@@ -233,6 +252,31 @@ def test_json_of_ps():
     same([key.rstrip("[]") for key in set(described["processes[]"]) - no_words], process, "process")
     same(set(described["processes[].communicators[]"]) - no_words, process["communicators"][0],
          "communicator")
+
+
+def test_json_of_diagnose():
+    if os.geteuid() != 0:
+        nbt.skip("needs root")
+    job = nbt.Sim("comm world config; allreduce world 1 fp32; @1 allreduce world 1 fp32; wait",
+                  ranks=2, hold=False)
+    job.go()
+    status, found = Diagnose(job.pids, "--duration", 5, "--stuck-after", 4).end()
+    described = {}
+    for key, value in table("of `diagnose`"):
+        for name in quoted(key):
+            described[name.removesuffix("[]")] = quoted(value)
+    same({name for name in described if "." not in name}, found, "the object")
+    assert described["schema"] == [found["schema"]]
+    comm = found["communicators"][0]
+    rank = comm["ranks"][0]
+    assert (status, rank["culprit"], rank["process"]["state"]) == (4, True, "sleeping"), found
+    for key, real in (("communicators", comm), ("communicators[].ranks", rank),
+                      ("communicators[].ranks[].process", rank["process"])):
+        words = {word.removesuffix("[]") for word in described[key]}
+        missing = set(real) - words
+        assert not missing, f"{key}: {missing}"
+    words = set(described["communicators[].ranks[].process"])
+    assert set(rank["process"]["main_thread"]) <= words
 
 
 def test_command_lines():

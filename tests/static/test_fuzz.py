@@ -57,6 +57,11 @@ def test_identity():
     fuzz("identity")
 
 
+def test_procstate():
+    fuzz("procstate", b"7 (a) b) T 1 7 7 0 -1 4194304 1 0 1 0 0 0 0 0 20 0 3 0 2 2 4 18446744073709551615 "
+                      b"1 1 1 0 0 0 0 0 0 1 0 0 17 0 0 0 0 0 0 1 1 1 1 1 1 1 19\n")
+
+
 def test_text():
     fuzz("text", "grüße €\033[1m".encode())
 

@@ -21,7 +21,51 @@ struct tracer {
 	struct timings *timings; /* NULL: the test gives none */
 	timing_launch_fn *on_launch;
 	void *on_launch_ctx;
+	tracer_call_fn *on_call;
+	void *on_call_ctx;
+	struct tracer_plugin_listener plugin;
+	uint64_t refreshed_ns, refresh_at_ns; /* the next refresh is at that time */
+	unsigned int n_refreshes;
+	uint32_t handed_over;	  /* tgid */
+	uint32_t asked[STUB_MAX]; /* tgids to be read again */
+	unsigned int n_asked;
 };
+
+int tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx)
+{
+	tracer->on_call = fn;
+	tracer->on_call_ctx = ctx;
+	return 0;
+}
+
+void tracer__on_plugin(struct tracer *tracer, const struct tracer_plugin_listener *listener)
+{
+	tracer->plugin = *listener;
+}
+
+uint64_t tracer__refreshed_ns(const struct tracer *tracer)
+{
+	return tracer->refreshed_ns;
+}
+
+int tracer__refresh(struct tracer *tracer)
+{
+	tracer->refreshed_ns = tracer->refresh_at_ns;
+	tracer->n_refreshes++;
+	return 0;
+}
+
+bool tracer__is_handed_over(const struct tracer *tracer, uint32_t tgid)
+{
+	return tracer->handed_over == tgid;
+}
+
+bool tracer__read_again(struct tracer *tracer, uint32_t tgid)
+{
+	if (tracer->n_asked < STUB_MAX)
+		tracer->asked[tracer->n_asked++] = tgid;
+	return true;
+}
 
 struct timings *tracer__timings(struct tracer *tracer)
 {
@@ -47,6 +91,7 @@ struct comms *tracer__comms(struct tracer *tracer)
 {
 	return tracer->comms;
 }
+
 
 struct processes *tracer__processes(struct tracer *tracer)
 {

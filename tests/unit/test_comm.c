@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include "../../src/comm.c"
+#include "../../src/comm_learn.c"
 #include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
 #include "../../src/comm_plugin.c"
@@ -107,6 +108,30 @@ TEST(a_creation_makes_observed_only_what_cannot_be_older)
 	CHECK_INT(comm->identity, COMM_OBSERVED);
 	comm = count_one(comms, ADDR + 4096, HASH + 1, 5, NCCL_FN_AllReduce, 1, 300);
 	CHECK_INT(comm->identity, COMM_RECOVERED); /* one creation, one communicator */
+	comms__free(comms);
+}
+
+/* Ranks and sizes of two are alike, and one of them was made before all was probed. */
+TEST(a_creation_in_doubt_is_told_by_the_address)
+{
+	const uint64_t probed_ns = 1000 + 2 * INIT_NS;
+	struct nb_record missed = lifecycle(NCCL_FN_CommInitRank, 1000, 0, 0x1234);
+	struct nb_record seen = lifecycle(NCCL_FN_CommInitRank, probed_ns + 10, 0, 0x5678);
+	struct comms *comms = new_comms();
+	struct comm *first, *second;
+
+	comms__complete(comms, PID, 50);
+	comms__record(comms, &missed);
+	comms__probed_since(comms, PID, probed_ns);
+	comms__record(comms, &seen);
+	first = count_one(comms, ADDR, HASH, 5, NCCL_FN_AllReduce, 1, probed_ns + 20);
+	second = count_one(comms, ADDR + 4096, HASH + 1, 5, NCCL_FN_AllReduce, 1, probed_ns + 30);
+	CHECK_INT(first->identity, COMM_RECOVERED);
+	CHECK_INT(second->identity, COMM_RECOVERED);
+	comms__made(comms, PID, 0x1234, ADDR);
+	comms__made(comms, PID, 0x5678, ADDR + 4096);
+	CHECK_INT(first->identity, COMM_RECOVERED);
+	CHECK_INT(second->identity, COMM_OBSERVED);
 	comms__free(comms);
 }
 

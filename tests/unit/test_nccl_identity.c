@@ -9,16 +9,19 @@
 #include "../../src/nccl_layout.c"
 
 /* A process with one communicator at COMM, a page of text at TEXT, and nothing else. */
-#define COMM 0x7f0000001000ULL
-#define TEXT 0x7e0000000000ULL
-#define PAGE 4096
+#define COMM  0x7f0000001000ULL
+#define TEXT  0x7e0000000000ULL
+#define PAGE  4096
+#define PROXY 0x7d0000000000ULL
 
 struct process {
 	uint8_t *comm;
 	size_t size;
 	char text[PAGE];
 	uint32_t abort_flag; /* at TEXT + PAGE */
-	int error;	     /* what every read ends with, when not 0 */
+	int32_t proxy_result;
+	uint64_t proxy_at; /* of that */
+	int error;	   /* what every read ends with, when not 0 */
 };
 
 static int process__read(void *ctx, uint64_t addr, void *buf, size_t len)
@@ -33,6 +36,8 @@ static int process__read(void *ctx, uint64_t addr, void *buf, size_t len)
 		memcpy(buf, process->text + (addr - TEXT), len);
 	else if (addr == TEXT + PAGE && len == 4)
 		memcpy(buf, &process->abort_flag, len);
+	else if (process->proxy_result && addr == process->proxy_at && len == 4)
+		memcpy(buf, &process->proxy_result, len);
 	else
 		return -EIO;
 	return 0;
@@ -236,6 +241,38 @@ static void check_name(const char *bytes, size_t len, size_t at, const char *nam
 }
 
 #define NAME(bytes, name) check_name(bytes, sizeof(bytes), 64, name)
+
+/* The communicator's own error, or else that of its network thread. */
+TEST(asynchronous_result)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+		struct nccl_layout layout = layout_of(classes[i].first);
+		struct process process = process__new(&layout);
+		struct nccl_identity id;
+		bool has_proxy = layout.proxy_result >= 0;
+
+		if (layout.init_state < 0)
+			goto next;
+		process.proxy_at = PROXY + layout.proxy_result;
+		put64(&process, layout.proxy_state, PROXY);
+		CHECK_INT(identify(&process, &layout, &id), 0);
+		CHECK_INT(id.async_result, 0);
+		process.proxy_result = 6;
+		CHECK_INT(identify(&process, &layout, &id), 0);
+		CHECK_INT(id.async_result, has_proxy ? 6 : 0);
+		put32(&process, layout.async_result, 3);
+		CHECK_INT(identify(&process, &layout, &id), 0);
+		CHECK_INT(id.async_result, 3);
+		put32(&process, layout.async_result, 0);
+		process.proxy_result = 12345; /* no result */
+		CHECK_INT(identify(&process, &layout, &id), 0);
+		CHECK_INT(id.async_result, 0);
+		put64(&process, layout.proxy_state, UINT64_MAX);
+		CHECK_INT(identify(&process, &layout, &id), 0);
+	next:
+		free(process.comm);
+	}
+}
 
 TEST(names)
 {

@@ -9,6 +9,7 @@
 const struct command_row command_rows[COMMAND_MAX] = {
 	[COMMAND_RUN] = {"run", "", NULL},
 	[COMMAND_PS] = {"ps", "", NULL},
+	[COMMAND_DIAGNOSE] = {"diagnose", "", NULL},
 	[COMMAND_CHECK] = {"check", "", NULL},
 	[COMMAND_RECORD] = {"record", "", NULL},
 	[COMMAND_PLUGIN] = {"plugin", "", NULL, "enable disable status"},
@@ -51,6 +52,20 @@ TEST(defaults)
 	CHECK_INT(o.max_series, 5000);
 	CHECK_INT(o.duration_s, 0);
 	CHECK(!o.textfile_dir);
+}
+
+TEST(defaults_of_diagnose)
+{
+	struct options o;
+
+	CHECK(!PARSE(&o, "run"));
+	CHECK_INT(o.stuck_after_s, 60);
+	CHECK(!PARSE(&o, "diagnose"));
+	CHECK_INT(o.duration_s, 10);
+	CHECK_INT(o.stuck_after_s, 10);
+	CHECK(!PARSE(&o, "diagnose", "--duration", "30", "--stuck-after=20"));
+	CHECK_INT(o.duration_s, 30);
+	CHECK_INT(o.stuck_after_s, 20);
 }
 
 TEST(values_by_space_or_equals_sign)

@@ -210,6 +210,27 @@ TEST(plugin_s_refusals_are_counted_once)
 	feed_free(feed);
 }
 
+/* The plugin tells of each loss twice; a tracer may miss either record, or come between them. */
+TEST(a_loss_that_is_told_twice_counts_once)
+{
+	for (int missed = 0; missed < 3; missed++) {
+		struct feed *feed = feed_new();
+		struct nbp_record r = feed_record(feed, NBP_KIND_LOSS);
+
+		r.loss = (struct nbp_loss_record){
+			.reason = NBP_LOSS_RING_FULL, .count = 3, .total = 1003};
+		for (int i = 0; i < 2; i++)
+			if (i + 1 != missed)
+				feed_send(feed, &r);
+		CHECK_INT(timings__lost(feed->timings, NBP_LOSS_RING_FULL), 3);
+		r.loss.total = 1005; /* 2 more within the second */
+		r.loss.count = 5;
+		feed_send(feed, &r);
+		CHECK_INT(timings__lost(feed->timings, NBP_LOSS_RING_FULL), 5);
+		feed_free(feed);
+	}
+}
+
 TEST(in_flight_is_what_lies_up_to_the_last_timed_launch)
 {
 	struct feed *feed = feed_new();

@@ -4,6 +4,7 @@
 #define NCCL_BPFTRACE_TESTS_TEXTFILE_FILE_H
 
 #include "../../src/comm.c"
+#include "../../src/comm_learn.c"
 #include "../../src/comm_graph.c"
 #include "../../src/comm_owner.c"
 #include "../../src/comm_plugin.c"
@@ -14,9 +15,11 @@
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/prom_file.c"
+#include "../../src/agent_cost.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
 #include "../../src/textfile_timed.c"
+#include "../../src/textfile_verdict.c"
 #include "../../src/job_timing.c"
 #include "../../src/timing_stats.c"
 #include "timing_feed.h"
@@ -27,6 +30,39 @@
 
 #include "stub_tracer.h"
 #include "unit_prom.h"
+
+/* Names that are others' here. */
+#define numbers verdict_numbers
+#define has	verdict_has
+#include "verdict_sources.h"
+#undef numbers
+#undef has
+
+/* Only holds a judge, whom the tests tell, and errors of every rank. */
+struct watch {
+	struct verdicts *verdicts;
+	uint64_t errors[WATCH_N_ERRORS], refused;
+};
+
+struct verdicts *watch__verdicts(struct watch *watch)
+{
+	return watch->verdicts;
+}
+
+const uint64_t *watch__errors(const struct watch *watch, const struct verdict_member *member)
+{
+	return member->rank ? NULL : watch->errors;
+}
+
+const char *watch_error__name(int error)
+{
+	return error == WATCH_ABORTED ? "ncclCommAbort" : nccl_result__name(error);
+}
+
+uint64_t watch__refused(const struct watch *watch)
+{
+	return watch->refused;
+}
 
 const char *libbpf_version_string(void)
 {
@@ -47,6 +83,7 @@ static inline struct tracer *tracer_new(void)
 {
 	struct tracer *tracer = stub_new();
 
+	tracer->refreshed_ns = now_ns();
 	timings__new(&tracer->timings, hand_out, tracer);
 	return tracer;
 }
