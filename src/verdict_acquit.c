@@ -15,7 +15,7 @@ static bool verdict_comm__suspects(const struct verdict_comm *comm, enum late_si
 {
 	const struct late *late = comm->late[sight];
 
-	return late && !comm->members[i].has_left && late__is_recent(late, comm->owner->now_ns) &&
+	return !comm->members[i].has_left && late__is_recent(late, comm->owner->now_ns) &&
 	       rank_set__has(&late->suspects, comm->members[i].column);
 }
 
@@ -25,11 +25,16 @@ static bool verdict_comm__suspects(const struct verdict_comm *comm, enum late_si
 static bool verdict_comm__has_late_peer(const struct verdict_comm *comm, enum late_sight sight,
 					uint32_t index, float share)
 {
-	if (!comm->late[sight] || verdict_comm__suspects(comm, sight, index))
+	const struct late *late = comm->late[sight];
+
+	if (!late__is_recent(late, comm->owner->now_ns) ||
+	    verdict_comm__suspects(comm, sight, index))
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (i != index && verdict_comm__suspects(comm, sight, i) &&
-		    comm->late[sight]->shares[comm->members[i].column] >= share / 4)
+		uint32_t column = comm->members[i].column;
+
+		if (i != index && !comm->members[i].has_left &&
+		    rank_set__has(&late->unpunctual, column) && late->shares[column] >= share / 4)
 			return true;
 	}
 	return false;

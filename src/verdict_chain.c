@@ -18,7 +18,8 @@ struct waiter {
 /* Its culprits may be victims themselves. */
 static bool finding__chains(const struct finding *f)
 {
-	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_GPU_NOT_STARTED;
+	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_GPU_NOT_STARTED ||
+	       f->in_queue;
 }
 
 static bool finding__has_victims(const struct finding *f)
@@ -136,6 +137,11 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		struct waiter *waiter;
 
+		if (f.in_queue && !comm->chain.hash && rank_set__has(&f.waiting, i)) {
+			waiter = verdict_comm__excuse(comm, waiters, i);
+			if (waiter && !waiter->comm->finding.in_queue)
+				comm->chain = chain__of(comm, i, waiter);
+		}
 		if (!rank_set__has(&comm->finding.culprits, i))
 			continue;
 		waiter = verdict_comm__excuse(comm, waiters, i);
@@ -148,6 +154,8 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 		rank_set__drop(&f.culprits, i);
 		rank_set__add(&f.waiting, i);
 	}
+	if (!rank_set__count(&comm->finding.culprits))
+		return f;
 	if (rank_set__count(&f.culprits)) {
 		comm->chain = (struct chain){};
 		return f;

@@ -189,6 +189,7 @@ struct finding {
 	enum nccl_operation operation;
 	uint64_t sequence;
 	struct rank_set culprits, waiting;
+	bool in_queue; /* whether any GPU has begun is not known, or none has */
 };
 
 /* The disagreement that is remembered. */

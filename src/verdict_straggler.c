@@ -308,7 +308,7 @@ bool late__is_recent(const struct late *late, uint64_t now_ns)
 {
 	const struct slice *last;
 
-	if (!late || late->n_slices < MIN_SLICES)
+	if (!late || late->n_slices < 3)
 		return false;
 	last = late__last_slice(late);
 	return since(now_ns, last->end_ns) <= 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS;
