@@ -145,10 +145,6 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight si
 {
 	struct late *late = comm->late[sight];
 
-	if (late && late->n_columns < comm->n_columns) {
-		verdict_comm__free_late(comm, sight);
-		late = NULL;
-	}
 	if (!late)
 		late = verdict_comm__make_late(comm, sight);
 	if (!late)

@@ -224,18 +224,6 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 	return true;
 }
 
-static void rank_set__subtract(struct rank_set *set, const struct rank_set *other)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
-		set->bits[i] &= ~other->bits[i];
-}
-
-static void rank_set__unite(struct rank_set *set, const struct rank_set *other)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
-		set->bits[i] |= other->bits[i];
-}
-
 /* Who waits for a message is no culprit of a collective, and the other way round. */
 static void finding__join(struct finding *f, const struct finding *unsent)
 {

@@ -14,6 +14,7 @@
  * verdict_end.c       who is gone while others wait; errors
  * verdict_gpu.c       whose GPU does not start or does not get done
  * verdict_late.c      who comes last again and again: what is gathered
+ * verdict_slices.c    what that says of one rank
  * verdict_straggler.c what follows from that
  * verdict_waited.c    whether the others wait for the late one; chance
  * verdict_timed.c     the same by GPU times; transfers slower than they were
@@ -105,6 +106,18 @@ static inline uint32_t rank_set__count(const struct rank_set *set)
 	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
 		n += __builtin_popcountll(set->bits[i]);
 	return n;
+}
+
+static inline void rank_set__subtract(struct rank_set *set, const struct rank_set *other)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
+		set->bits[i] &= ~other->bits[i];
+}
+
+static inline void rank_set__unite(struct rank_set *set, const struct rank_set *other)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
+		set->bits[i] |= other->bits[i];
 }
 
 /* A numbered call. */

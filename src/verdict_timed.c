@@ -29,8 +29,6 @@ static struct timed *verdict_comm__timed(struct verdict_comm *comm)
 	uint32_t n = comm->room;
 	struct timed *timed;
 
-	if (comm->timed && comm->timed->n_columns < comm->n_columns)
-		verdict_comm__free_timed(comm);
 	if (comm->timed || !verdict_comm__charge(comm, timed__cells(n)))
 		return comm->timed;
 	timed = calloc(1, sizeof(*timed));

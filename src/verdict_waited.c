@@ -285,28 +285,33 @@ enum waited points__waited(const struct points *p)
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,
-		 uint32_t column, const struct rank_set *but)
+		 const struct rank_set *blamed, uint64_t since_ns)
 {
-	const uint64_t base = row[column];
+	uint64_t base = 0, last_ns = 0;
 	double sum = 0;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		const struct member *m = &comm->members[i];
+		uint64_t time_ns = row[m->column];
 
 		if (m->has_left)
 			continue;
-		if (!row[m->column])
+		if (!time_ns)
 			return false;
-		if (m->column == column || rank_set__has(but, m->column))
+		base = base ? base : time_ns;
+		if (rank_set__has(blamed, m->column)) {
+			last_ns = later(last_ns, time_ns);
 			continue;
-		sum += (double)(int64_t)(row[m->column] - base);
+		}
+		sum += (double)(int64_t)(time_ns - base);
 		n++;
 	}
-	if (!n || p->n == MAX_POINTS)
+	if (!n || p->n == MAX_POINTS || last_ns < since_ns)
 		return false;
-	p->lateness[p->n] = -sum / n;
 	/* doubles are exact to the nanosecond for a hundred days */
-	p->others[p->n++] = (double)base + sum / n;
+	p->others[p->n] = (double)base + sum / n;
+	p->lateness[p->n] = (double)(int64_t)(last_ns - base) - sum / n;
+	p->n++;
 	return true;
 }
