@@ -30,7 +30,7 @@ static bool finding__chains(const struct finding *f)
 static bool finding__has_victims(const struct finding *f)
 {
 	return f->state == VERDICT_WAITING || f->state == VERDICT_STUCK ||
-	       f->state == VERDICT_STRAGGLER || f->cause == VERDICT_ENDED;
+	       f->state == VERDICT_STRAGGLER || f->state == VERDICT_ABORTED;
 }
 
 static struct waiter_key waiter_key__of(const struct verdict_comm *comm, uint32_t index)
@@ -252,6 +252,15 @@ static bool verdict_comm__has_other_suspect(const struct verdict_comm *shared,
  * what happens in there (a slow GPU, a slow link) makes them all late, and host calls do not tell
  * whose fault that is.
  */
+/* Its ranks are so far apart that no pause is left between its numbers: their hosts run ahead. */
+static bool verdict_comm__is_overrun(const struct verdict_comm *comm)
+{
+	const struct late *late = comm->late[LATE_ON_HOST];
+
+	return late && late->end_ns - late->start_ns > MIN_KNOWN_NS &&
+	       since(comm->owner->now_ns, late->end_ns) < MIN_IDLE_NS;
+}
+
 static bool verdict_comm__shares_cause(const struct verdict_comm *comm, uint32_t index,
 				       struct suspect *suspects)
 {
@@ -262,7 +271,8 @@ static bool verdict_comm__shares_cause(const struct verdict_comm *comm, uint32_t
 		for (uint32_t i = 0; shared != comm && i < shared->n_members; i++) {
 			if (shared->ranks[i].member.tgid == tgid &&
 			    !verdict_comm__suspects(shared, i) &&
-			    verdict_comm__has_other_suspect(shared, comm, tgid, suspects))
+			    (verdict_comm__is_overrun(shared) ||
+			     verdict_comm__has_other_suspect(shared, comm, tgid, suspects)))
 				return true;
 		}
 	}

@@ -125,13 +125,29 @@ static bool verdict_comm__find_wait(struct verdict_comm *comm, uint64_t now_ns, 
 	return is_on_gpu;
 }
 
+/* GPUs tell that they do not start last, whenever their hosts call. */
+static bool verdict_comm__is_refuted(const struct verdict_comm *comm,
+				     const struct rank_set *culprits, uint64_t now_ns)
+{
+	const struct late *late = comm->late[LATE_ON_GPU];
+
+	if (!late__is_recent(late, now_ns))
+		return false;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (rank_set__has(culprits, i) &&
+		    rank_set__has(&late->suspects, comm->members[i].column))
+			return false;
+	}
+	return true;
+}
+
 static bool verdict_comm__find_slowness(struct verdict_comm *comm, uint64_t now_ns,
 					struct finding *ret)
 {
-	/* where GPUs tell who starts last, when hosts call counts for nothing */
-	bool is_known = late__is_recent(comm->late[LATE_ON_GPU], now_ns);
-
-	if (verdict_comm__find_straggler(comm, is_known ? LATE_ON_GPU : LATE_ON_HOST, now_ns, ret))
+	if (verdict_comm__find_straggler(comm, LATE_ON_GPU, now_ns, ret))
+		return true;
+	if (verdict_comm__find_straggler(comm, LATE_ON_HOST, now_ns, ret) &&
+	    !verdict_comm__is_refuted(comm, &ret->culprits, now_ns))
 		return true;
 	return verdict_comm__find_slow(comm, now_ns, ret);
 }

@@ -124,8 +124,8 @@ struct points {
 };
 enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES };  /* open: nothing tells */
 double points__step_ns(const struct points *points); /* 0: not known */
-/* Do the others wait for it? ret_by_wander: known only by how its lateness varies. */
-enum waited points__waited(const struct points *points, bool *ret_by_wander);
+/* Do the others wait for it? */
+enum waited points__waited(const struct points *points);
 /* Of a row of arrivals by column; false: somebody is not in it, or there are no others. */
 bool points__add(struct points *points, const struct verdict_comm *comm, const uint64_t *row,
 		 uint32_t column, const struct rank_set *but);

@@ -119,6 +119,9 @@ struct lateness {
 	uint32_t n[2], n_last[2];
 };
 
+/* Where lateness is seen: at the call, or at the start on the GPU. */
+enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
+
 /* What the judge keeps of a rank beside what it shows. */
 struct member {
 	uint32_t column; /* of everything that is kept by columns; stays as ranks come and go */
@@ -140,8 +143,10 @@ struct member {
 	bool is_gap;		     /* the next call's predecessor is not known */
 	bool peers_unsure;	     /* Sends or Recvs may have been lost */
 	struct lateness lateness;
-	enum nccl_operation late_operation; /* where it was last the last; NCCL_OP_MAX: nowhere */
-	uint64_t late_sequence;
+	struct {
+		enum nccl_operation operation;
+		uint64_t sequence;
+	} late[LATE_SIGHTS];	 /* where it was last the last; NCCL_OP_MAX: nowhere */
 	uint64_t gpu_since_ns;	 /* since when its oldest launch is the oldest */
 	uint64_t gpu_started_ns; /* when that was first known to run; 0: it is not */
 	char error[32];		 /* "": none */
@@ -204,9 +209,8 @@ struct disagreement {
  */
 struct slice {
 	uint64_t start_ns, end_ns;
+	uint32_t n_numbers;
 };
-
-enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
 
 struct late {
 	uint32_t n_columns;
@@ -216,6 +220,8 @@ struct late {
 	uint64_t *numbers;  /* [LATE_NUMBERS][n_columns] when each rank came */
 	uint32_t *burst_us; /* [n_columns] lateness in the burst under way */
 	uint32_t *waste_us; /* [LATE_SLICES][n_columns] */
+	uint64_t *
+		late_us; /* [LATE_SLICES][n_columns] sum over the numbers, from the first to come */
 	struct slice slices[LATE_SLICES];
 	struct rank_set culprits; /* columns; of the last evaluation */
 	struct rank_set suspects; /* columns; late in many slices, be it for what it may */

@@ -3,6 +3,8 @@
  * Who comes last again and again, judged by host calls: whoever keeps its peers waiting for a share
  * of the time that matters, in nearly all of the recent slices, by more than chance does.
  */
+#include <math.h>
+
 #include "verdict_private.h"
 
 #define MIN_SLICES    10
@@ -154,23 +156,38 @@ static uint32_t window__streak(const struct window *w, uint32_t column)
 	return streak;
 }
 
-/* The numbers may be of a short time: whether lateness wanders over the slices counts as well. */
+/* By how much it was later than the others in the mean, slice by slice. */
+static void window__lateness(const struct window *w, uint32_t column, uint32_t n, double *ret_us)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		double own = 0, others = 0, n_numbers = 0;
+
+		for (uint32_t s = 0; s < w->scale; s++) {
+			uint64_t slice = (window__first(w, k) + s) % LATE_SLICES;
+			const uint64_t *row = w->late->late_us + slice * w->late->n_columns;
+
+			n_numbers += w->late->slices[slice].n_numbers;
+			own += row[column];
+			for (uint32_t c = 0; c < w->comm->n_columns; c++)
+				others += c == column ? 0 : row[c];
+		}
+		ret_us[k] = (own - others / (w->comm->n_living - 1)) / fmax(n_numbers, 1);
+	}
+}
+
+/* Noise may hide whether others wait; then how the lateness varies from slice to slice tells. */
 static enum waited window__is_waited_for(const struct window *w, uint32_t column, uint32_t streak)
 {
 	struct points p = window__points(w, column, window__start_ns(w, streak - 1));
-	double series[MAX_SLICES];
-	bool by_wander;
-	enum waited waited = points__waited(&p, &by_wander);
+	enum waited waited = points__waited(&p);
+	double lateness_us[MAX_SLICES], ratio;
 
-	if (waited != WAITED_YES || !by_wander)
+	if (waited != WAITED_OPEN || streak < 20)
 		return waited;
-	if (streak < 16)
-		return WAITED_OPEN;
-	window__series(w, column, streak, series);
-	return doubles__von_neumann(series, streak) >= 1 ? WAITED_YES : WAITED_OPEN;
+	window__lateness(w, column, streak, lateness_us);
+	ratio = doubles__von_neumann(lateness_us, streak);
+	return ratio >= 1.2 ? WAITED_YES : ratio < 0.5 ? WAITED_NO : WAITED_OPEN;
 }
-
-/* ---- the verdict ---- */
 
 static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
 {
@@ -233,7 +250,7 @@ static void late__suspect(struct late *late, const struct verdict_comm *comm)
 			n_late[c] += window__waste_ns(&w, k, c) >= limit_ns;
 	}
 	for (uint32_t c = 0; c < comm->n_columns; c++) {
-		if (n_late[c] * 10 >= n * 4)
+		if (n_late[c] * 10 >= n * 2)
 			rank_set__add(&late->suspects, c);
 	}
 }
@@ -308,9 +325,9 @@ bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sig
 			continue;
 		}
 		rank_set__add(&ret->culprits, i);
-		if (ret->operation == NCCL_OP_MAX && sight == LATE_ON_HOST) {
-			ret->operation = m->late_operation;
-			ret->sequence = m->late_sequence;
+		if (ret->operation == NCCL_OP_MAX) {
+			ret->operation = m->late[sight].operation;
+			ret->sequence = m->late[sight].sequence;
 		}
 	}
 	return rank_set__count(&ret->culprits);

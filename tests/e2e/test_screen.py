@@ -119,11 +119,13 @@ def check_opened(pane, ranks, columns):
 
 
 def go_to(pane, pattern):
-    """Goes down to the row."""
+    """Goes down to the row. What a key does is seen before the next one is pressed."""
     def look(screen):
         found = re.search(pattern, screen, re.M)
         if not found:
+            selected = rows(screen, "^>")
             pane.keys("Down")
+            pane.until(lambda s: rows(s, "^>")[:1] != selected[:1], "another row selected")
         return found
 
     pane.until(look, f"{pattern!r} selected")
@@ -142,7 +144,6 @@ def pages(ranks):
         pane.type("world")
         pane.shows("filter: world_")
         pane.keys("Enter")
-        pane.keys("Home")
         go_to(pane, rf"^>.* {ranks}/{ranks} AllReduce")
         pane.keys("Enter")
         pane.shows("LAST CHANGES OF STATE")
