@@ -12,7 +12,7 @@
 
 static uint32_t late__cells(uint32_t n_columns)
 {
-	return sizeof(struct late) / 8 + n_columns * (LATE_NUMBERS + LATE_SLICES * 3 / 2 + 1);
+	return sizeof(struct late) / 8 + n_columns * (LATE_NUMBERS + LATE_SLICES * 3 / 2 + 2);
 }
 
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
@@ -26,6 +26,7 @@ void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
 	free(late->burst_us);
 	free(late->waste_us);
 	free(late->late_us);
+	free(late->shares);
 	free(late);
 	comm->late[sight] = NULL;
 }
@@ -49,7 +50,8 @@ static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late
 	late->burst_us = calloc(n, sizeof(*late->burst_us));
 	late->waste_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->waste_us));
 	late->late_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->late_us));
-	if (!late->numbers || !late->burst_us || !late->waste_us || !late->late_us)
+	late->shares = calloc(n, sizeof(*late->shares));
+	if (!late->numbers || !late->burst_us || !late->waste_us || !late->late_us || !late->shares)
 		verdict_comm__free_late(comm, sight);
 	return comm->late[sight];
 }

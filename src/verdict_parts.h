@@ -145,6 +145,10 @@ bool verdict_comm__find_slow(struct verdict_comm *comm, uint64_t now_ns, struct 
 
 /* verdict_chain.c */
 void verdicts__chain(struct verdicts *verdicts);
+struct finding verdict_comm__nothing(const struct verdict_comm *comm);
+
+/* verdict_acquit.c */
+void verdicts__acquit(struct verdicts *verdicts);
 
 /* verdict_words.c */
 struct text {

@@ -125,20 +125,31 @@ static struct moments moments__of_most(double *values, uint32_t n)
 	return moments__of(values, n);
 }
 
-/* How many points make a step: the lag at which intervals vary least. */
+/* The changes of lateness over so many points. */
+static uint32_t points__changes(const struct points *p, uint32_t lag, double *ret)
+{
+	for (uint32_t i = lag; i < p->n; i++)
+		ret[i - lag] = p->lateness[i - lag] - p->lateness[i];
+	return p->n - lag;
+}
+
+/* How many points make a step: the lag at which intervals and lateness vary least. */
 static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 {
-	double intervals[MAX_POINTS], best = 0;
+	double values[MAX_POINTS], best = 0;
 	uint32_t best_lag = 1;
 
 	*ret_step_ns = 0;
 	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
-		uint32_t n = points__intervals(p, lag, intervals);
-		struct moments m = moments__of_most(intervals, n);
+		uint32_t n = points__intervals(p, lag, values);
+		struct moments m = moments__of_most(values, n);
+		double variance = m.variance;
 
-		if (lag > 1 && m.variance >= best * 0.7)
+		points__changes(p, lag, values);
+		variance += moments__of_most(values, n).variance;
+		if (lag > 1 && variance >= best * 0.7)
 			continue;
-		best = m.variance;
+		best = variance;
 		best_lag = lag;
 		*ret_step_ns = m.mean;
 	}
@@ -198,9 +209,9 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 		return WAITED_OPEN;
 	slope = ld / ll;
 	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
-	if (slope + 2 * error <= 0.75)
-		return WAITED_NO;
-	return slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
+	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3)
+		return WAITED_YES;
+	return slope + 2 * error <= 0.9 ? WAITED_NO : WAITED_OPEN;
 }
 
 enum waited points__waited(const struct points *p)

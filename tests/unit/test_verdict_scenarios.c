@@ -162,8 +162,9 @@ static void scenario_job(struct scenario *s)
 		job->tensor = chance(0.5) ? 2 : job->n / 2;
 	job->depth = 2 + among(40);
 	job->computes_on_gpu = job->host != HOST_FREE && chance(0.4);
-	if (job->fault == FAULT_STRAGGLER)
-		job->computes_on_gpu = false;
+	/* what one side computes hides what comes late on the other */
+	if (job->fault == FAULT_STRAGGLER || job->fault == FAULT_GPU_STRAGGLER)
+		job->computes_on_gpu = job->fault == FAULT_GPU_STRAGGLER;
 	scenario_positions(s);
 	scenario_period(s, 60);
 	job->jitter = chance(0.5) ? uniform(0, 0.02) : uniform(0, 0.2);
