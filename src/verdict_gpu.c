@@ -161,6 +161,18 @@ static void flights__in_queue(const struct flights *f, struct finding *ret)
 	ret->waiting = f->unknown;
 }
 
+/* Who has not called it is missing; that its GPU has not started is no wonder. */
+static bool verdict_comm__all_called(const struct verdict_comm *comm, enum nccl_operation operation,
+				     uint64_t sequence)
+{
+	struct range range;
+
+	if (operation >= N_COLLECTIVES || sequence == VERDICT_NO_SEQUENCE)
+		return true;
+	range = verdict_comm__range(comm, operation);
+	return !range.n_known || range.least >= sequence;
+}
+
 bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 			       struct finding *ret)
 {
@@ -169,7 +181,7 @@ bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 	uint64_t least_ns = MIN_THRESHOLD_NS;
 
 	*ret = (struct finding){.operation = f.operation, .sequence = f.sequence};
-	if (!f.since_ns)
+	if (!f.since_ns || !verdict_comm__all_called(comm, f.operation, f.sequence))
 		return false;
 	ret->since_ns = later(f.since_ns, f.started_ns);
 	if (!flights__some_late(&f, ret) && !flights__none_done(&f, comm, ret)) {

@@ -65,6 +65,23 @@ static bool verdict_comm__sees_again(const struct verdict_comm *comm)
 	return n_known || comm->n_living == 1;
 }
 
+/* Operations of which every living rank was told since the loss. */
+static void verdict_comm__make_sure(struct verdict_comm *comm)
+{
+	for (int op = 0; op < N_COLLECTIVES; op++) {
+		bool is_sure = true;
+
+		for (uint32_t i = 0; i < comm->n_members && is_sure; i++) {
+			const struct member *m = &comm->members[i];
+
+			is_sure = m->has_left || m->reached[op] == VERDICT_NO_SEQUENCE ||
+				  m->numbered_ns[op] > comm->loss_ns;
+		}
+		if (is_sure)
+			comm->unsure &= ~(1U << op);
+	}
+}
+
 /*
  * An accusation that held before the loss holds on where the exact counters, told again since, show
  * that the culprits have not called.
@@ -108,14 +125,29 @@ static bool verdict_comm__find_wait(struct verdict_comm *comm, uint64_t now_ns, 
 	return is_on_gpu;
 }
 
+/* GPUs tell that they do not start last, whenever their hosts call. */
+static bool verdict_comm__is_refuted(const struct verdict_comm *comm,
+				     const struct rank_set *culprits, uint64_t now_ns)
+{
+	const struct late *late = comm->late[LATE_ON_GPU];
+
+	if (!late__is_recent(late, now_ns))
+		return false;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (rank_set__has(culprits, i) &&
+		    rank_set__has(&late->suspects, comm->members[i].column))
+			return false;
+	}
+	return true;
+}
+
 static bool verdict_comm__find_slowness(struct verdict_comm *comm, uint64_t now_ns,
 					struct finding *ret)
 {
-	bool is_known;
-
-	if (verdict_comm__find_late_on_gpu(comm, now_ns, ret, &is_known))
+	if (verdict_comm__find_straggler(comm, LATE_ON_GPU, now_ns, ret))
 		return true;
-	if (!is_known && verdict_comm__find_straggler(comm, now_ns, ret))
+	if (verdict_comm__find_straggler(comm, LATE_ON_HOST, now_ns, ret) &&
+	    !verdict_comm__is_refuted(comm, &ret->culprits, now_ns))
 		return true;
 	return verdict_comm__find_slow(comm, now_ns, ret);
 }
@@ -152,6 +184,8 @@ static void verdict_comm__judge(struct verdict_comm *comm, uint64_t now_ns)
 	verdict_comm__link(comm, now_ns);
 	if (comm->lost_ns && verdict_comm__sees_again(comm))
 		comm->lost_ns = 0;
+	if (comm->unsure)
+		verdict_comm__make_sure(comm);
 	comm->chain = (struct chain){};
 	comm->activity = verdict_comm__activity(comm, now_ns);
 	comm->finding = (struct finding){

@@ -171,6 +171,7 @@ static void why__straggler(const struct verdict_comm *comm, const struct verdict
 			   struct text *text)
 {
 	bool is_gpu = v->cause == VERDICT_LATE_ON_GPU;
+	const struct late *late = comm->late[is_gpu ? LATE_ON_GPU : LATE_ON_HOST];
 
 	if (is_gpu) {
 		text__add(text, "The GPU of ");
@@ -181,9 +182,8 @@ static void why__straggler(const struct verdict_comm *comm, const struct verdict
 	text__add(text, is_gpu		     ? " starts last again and again"
 			: v->culprits.n == 1 ? " comes last again and again"
 					     : " come last again and again");
-	if (!is_gpu)
-		text__add(text, ": the others lose %.0f %% of the time to it",
-			  comm->late ? comm->late->waste * 100 : 0);
+	if (late)
+		text__add(text, ": the others lose %.0f %% of the time to it", late->waste * 100);
 	if (v->operation != NCCL_OP_MAX) {
 		text__add(text, "; lately at ");
 		text__add_call(text, v->operation, v->sequence);

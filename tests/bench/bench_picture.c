@@ -12,6 +12,7 @@
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/prom_file.c"
+#include "../../src/agent_cost.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
 #include "../../src/textfile_timed.c"

@@ -155,6 +155,25 @@ def test_who_waits_elsewhere_leads_there():
         {sim.pids[3]}, said
 
 
+def test_a_gpu_that_is_busy():
+    """What the plugin tells of its GPU: all have called, and one GPU has not started."""
+    sim = nbt.Sim("comm world config; loop 20 { rate 20; allreduce world 1000 fp32; synchronize }; "
+                  "@1 compute 600000; loop 5 { rate 20; allreduce world 1000 fp32 }; wait",
+                  gpu=True, plugin=nbt.BUILD / "libnccl-profiler-bpftrace.so", hold=False)
+    watch = Diagnose(sim.pids, "--duration", 30, "--stuck-after", 10, "--gpu-timing-budget", 100)
+    watch.begun()
+    nbt.wait_for(lambda: "29 s left" not in watch.progress()[-40:], "the plugin to wake", 60)
+    sim.go()
+    status, comm = watch.comm()
+    assert (status, comm["state"], comm["cause"]) == (4, "stuck", "gpu_not_started"), comm
+    assert comm["culprit_ranks"] == [1] and comm["waiting_ranks"] == [0], comm
+    assert (comm["operation"], comm["sequence"]) == ("AllReduce", 21), comm
+    busy = comm["ranks"][1]["in_flight"]
+    assert busy["launches"] == 5 and (busy["operation"], busy["sequence"]) == ("AllReduce", 21), comm
+    assert busy["started"] is False and busy["seconds"] >= 10, busy
+    assert comm["ranks"][0]["in_flight"]["started"] is True, comm
+
+
 def test_mismatch():
     sim = job("loop forever { rate 20; @0 allreduce world 2000 fp32; @1-3 allreduce world 1000 fp32 }",
               args=())

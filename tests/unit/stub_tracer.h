@@ -92,11 +92,6 @@ struct comms *tracer__comms(struct tracer *tracer)
 	return tracer->comms;
 }
 
-uint64_t tracer__refreshed_ns(const struct tracer *tracer)
-{
-	(void)tracer;
-	return now_ns();
-}
 
 struct processes *tracer__processes(struct tracer *tracer)
 {

@@ -325,6 +325,16 @@ TEST(on_the_gpu)
 	CHECK(says(&f, "next: nvidia-smi -i 3; dmesg | grep -i xid; then pid 103"));
 }
 
+TEST(no_gpu_gets_it_done)
+{
+	struct fixture f;
+
+	fixture__stuck(&f);
+	f.comms[0].verdict.cause = VERDICT_GPU_NOT_DONE;
+	f.comms[0].verdict.culprits.n = 0;
+	CHECK(says(&f, "next: dmesg | grep -i xid; nvidia-smi nvlink -s; the error counters of"));
+}
+
 TEST(nobody_named_means_every_rank)
 {
 	struct fixture f;

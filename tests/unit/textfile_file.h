@@ -15,6 +15,7 @@
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/prom_file.c"
+#include "../../src/agent_cost.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
 #include "../../src/textfile_timed.c"
@@ -82,6 +83,7 @@ static inline struct tracer *tracer_new(void)
 {
 	struct tracer *tracer = stub_new();
 
+	tracer->refreshed_ns = now_ns();
 	timings__new(&tracer->timings, hand_out, tracer);
 	return tracer;
 }
