@@ -24,7 +24,8 @@ struct tracer {
 	tracer_call_fn *on_call;
 	void *on_call_ctx;
 	struct tracer_plugin_listener plugin;
-	uint64_t refreshed_ns, refresh_at_ns; /* the next refresh is at that time */
+	uint64_t refreshed_ns;	/* 0: just now */
+	uint64_t refresh_at_ns; /* the next one */
 	unsigned int n_refreshes;
 	uint32_t handed_over;	  /* tgid */
 	uint32_t asked[STUB_MAX]; /* tgids to be read again */
@@ -45,7 +46,7 @@ void tracer__on_plugin(struct tracer *tracer, const struct tracer_plugin_listene
 
 uint64_t tracer__refreshed_ns(const struct tracer *tracer)
 {
-	return tracer->refreshed_ns;
+	return tracer->refreshed_ns ?: now_ns();
 }
 
 int tracer__refresh(struct tracer *tracer)
@@ -90,12 +91,6 @@ const struct gpu *tracer__gpu_by_uuid(struct tracer *tracer, const char *uuid)
 struct comms *tracer__comms(struct tracer *tracer)
 {
 	return tracer->comms;
-}
-
-uint64_t tracer__refreshed_ns(const struct tracer *tracer)
-{
-	(void)tracer;
-	return now_ns();
 }
 
 struct processes *tracer__processes(struct tracer *tracer)
