@@ -20,7 +20,7 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla $(
 CFLAGS ?= -O2 -g
 CPPFLAGS := -D_GNU_SOURCE -Iinclude -Isrc -I$(BUILD)
 BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
-LDLIBS := -lbpf -lelf -lz -lcap -ljansson -lm
+LDLIBS := -lbpf -lelf -lz -lcap -ljansson -lncursesw -ltinfo -lm
 LDFLAGS := $(if $(filter 1,$(STATIC)),-static)
 
 SOURCES := $(wildcard src/*.c) src/plugin/abi.c src/plugin/abi_layout.c
@@ -53,6 +53,16 @@ $(foreach arch,x86 arm64,$(eval $(call bpf_rules,$(arch))))
 
 $(SKELETON): $(BUILD)/bpf/$(ARCH)/nccl_bpftrace.bpf.o
 	$(BPFTOOL) gen skeleton $< name nccl_bpftrace_bpf > $@.tmp && mv $@.tmp $@
+
+# A terminfo entry that is built in: for a node whose database does not know the terminal.
+TERMINFO_NAME := nccl-bpftrace-ansi
+$(BUILD)/screen_terminfo.h: src/screen.terminfo | setup
+	@mkdir -p $(@D)
+	tic -o $(BUILD)/terminfo $<
+	infocmp -A $(BUILD)/terminfo -Q1 $(TERMINFO_NAME) | sed '/^#/d' | tr -d '\n' | \
+		sed 's/.*/#define SCREEN_TERMINFO "&"\n#define SCREEN_TERMINFO_NAME "$(TERMINFO_NAME)"\n/' > $@.tmp
+	mv $@.tmp $@
+$(BUILD)/obj/screen_curses.o: $(BUILD)/screen_terminfo.h
 
 $(BUILD)/obj/%.o: src/%.c $(SKELETON)
 	@mkdir -p $(@D)

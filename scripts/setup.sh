@@ -4,7 +4,7 @@
 set -eu
 
 packages="gcc libc6-dev make clang bpftool libbpf-dev libelf-dev zlib1g-dev libcap-dev
-	libjansson-dev uthash-dev python3 binutils"
+	libjansson-dev libncurses-dev ncurses-bin uthash-dev python3 binutils"
 
 # Tests only; a test that misses one says so.
 test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fuse3 libfuse3-dev

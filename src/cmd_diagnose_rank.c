@@ -131,6 +131,11 @@ static void add_advice_on_cause(struct wrapped *line, const struct diagnosis_com
 	case VERDICT_GPU_NOT_STARTED:
 	case VERDICT_GPU_NOT_DONE:
 	case VERDICT_LATE_ON_GPU:
+		if (!c->verdict.culprits.n) {
+			wrapped__add(line, "dmesg | grep -i xid; nvidia-smi nvlink -s; the error "
+					   "counters of the network's ports");
+			return;
+		}
 		if (r->gpu >= 0)
 			wrapped__add(line, "nvidia-smi -i %d; ", r->gpu);
 		wrapped__add(line, "dmesg | grep -i xid; then pid %u", r->tgid);

@@ -114,7 +114,7 @@ static void on_redraw(void *ctx)
 	struct run *run = ctx;
 
 	run__refresh(run);
-	screen__draw(run->screen, run->tracer, now_ns());
+	screen__draw(run->screen, now_ns());
 }
 
 static void on_end(void *ctx)
@@ -170,10 +170,29 @@ static int run__open_textfile(struct run *run)
 	return err;
 }
 
+static int run__open_screen(struct run *run)
+{
+	const struct screen_options options = {
+		.loop = run->loop,
+		.tracer = run->tracer,
+		.verdicts = watch__verdicts(run->watch),
+		.textfile_dir = run->dir,
+		.on_quit = on_end,
+		.ctx = run,
+	};
+	const char *why = "";
+	int err = screen__new(&run->screen, &options, &why);
+
+	if (err)
+		fprintf(stderr,
+			"nccl-bpftrace: no screen on this terminal (%s): log lines instead\n", why);
+	return err;
+}
+
 static int run__open_sinks(struct run *run)
 {
-	if (isatty(STDOUT_FILENO) && !run->options->no_ui)
-		return screen__new(&run->screen, stdout, run->dir);
+	if (isatty(STDOUT_FILENO) && !run->options->no_ui && !run__open_screen(run))
+		return 0;
 	return logline__new(&run->logline, stdout) ?: verdict_log__new(&run->verdict_log, stdout);
 }
 
@@ -217,8 +236,7 @@ static int run__trace(struct run *run, const char **ret_why)
 
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	err = run__open_sinks(run) ?: run__add_timers(run);
-	if (!run->screen)
-		command__tell_of_foreign(run->tracer);
+	command__tell_of_foreign(run->tracer);
 	err = err ?: tracer__start(run->tracer, on_settled, run);
 	if (err)
 		return err;
@@ -229,11 +247,12 @@ static int run__trace(struct run *run, const char **ret_why)
 
 static void run__close(struct run *run)
 {
+	screen__give_back(run->screen);
+	watch__free(run->watch);
+	tracer__free(run->tracer);
 	screen__free(run->screen);
 	logline__free(run->logline);
 	verdict_log__free(run->verdict_log);
-	watch__free(run->watch);
-	tracer__free(run->tracer);
 	inspector_files__free(run->inspector);
 	textfile__free(run->textfile);
 	loop__free(run->loop);

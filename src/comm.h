@@ -193,6 +193,9 @@ unsigned int comms__count_of(const struct comms *comms);
 bool comm__bytes(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
 		 uint64_t *ret);
 
+/* The same of the last call alone. False: not known, or none was seen. */
+bool comm__last_bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret);
+
 /* Operations that ran: launched or replayed. */
 uint64_t comm__ran(const struct comm *comm, enum nccl_operation operation);
 

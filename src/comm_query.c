@@ -31,6 +31,19 @@ bool comm__bytes(const struct comm *comm, enum nccl_operation operation, enum co
 	return true;
 }
 
+bool comm__last_bytes(const struct comm *comm, enum nccl_operation operation, uint64_t *ret)
+{
+	const struct comm_operation *op = &comm->operations[operation];
+	uint64_t each = nccl_datatype__size(op->last_datatype);
+
+	if (times_ranks(operation))
+		each *= comm->n_ranks;
+	if (!each || !op->last_ns || op->last_count > UINT64_MAX / each)
+		return false;
+	*ret = op->last_count * each;
+	return true;
+}
+
 uint64_t comm__ran(const struct comm *comm, enum nccl_operation operation)
 {
 	const struct nb_tally *tally = comm->operations[operation].tally;

@@ -9,10 +9,10 @@
 /* What one communicator's counters showed last. */
 struct sighting {
 	struct comm_key key;
-	uint64_t calls, bytes[NCCL_OP_MAX];
+	uint64_t calls[NCCL_OP_MAX], bytes[NCCL_OP_MAX];
 	uint32_t known; /* bit per operation: its bytes were known */
 	unsigned int round;
-	struct rate rate;
+	struct rate rate, operations[NCCL_OP_MAX];
 	UT_hash_handle hh;
 };
 
@@ -86,17 +86,17 @@ static void sighting__take_bytes(struct sighting *s, const struct comm *comm, do
 {
 	uint32_t known = 0;
 
-	s->rate.bytes = 0;
 	for (int i = 0; i < NCCL_OP_MAX; i++) {
 		uint64_t bytes = 0, replayed = 0;
 
+		s->operations[i].bytes = 0;
 		if (!comm__bytes(comm, i, COMM_LAUNCHED, &bytes) ||
 		    !comm__bytes(comm, i, COMM_REPLAYED, &replayed))
 			continue;
 		bytes += replayed;
 		known |= 1U << i;
 		if (s->known & 1U << i)
-			s->rate.bytes += per_second(bytes, s->bytes[i], seconds);
+			s->operations[i].bytes = per_second(bytes, s->bytes[i], seconds);
 		s->bytes[i] = bytes;
 	}
 	s->known = known;
@@ -104,13 +104,16 @@ static void sighting__take_bytes(struct sighting *s, const struct comm *comm, do
 
 static void sighting__take(struct sighting *s, const struct comm *comm, double seconds)
 {
-	uint64_t calls = 0;
-
-	for (int i = 0; i < NCCL_OP_MAX; i++)
-		calls += comm__ran(comm, i);
-	s->rate.operations = per_second(calls, s->calls, seconds);
-	s->calls = calls;
 	sighting__take_bytes(s, comm, seconds);
+	s->rate = (struct rate){};
+	for (int i = 0; i < NCCL_OP_MAX; i++) {
+		uint64_t calls = comm__ran(comm, i);
+
+		s->operations[i].operations = per_second(calls, s->calls[i], seconds);
+		s->calls[i] = calls;
+		s->rate.operations += s->operations[i].operations;
+		s->rate.bytes += s->operations[i].bytes;
+	}
 }
 
 static void rates__forget_gone(struct rates *rates)
@@ -154,6 +157,14 @@ struct rate rates__of(const struct rates *rates, const struct comm *comm)
 	const struct sighting *s = rates__find(rates, &comm->key);
 
 	return s ? s->rate : (struct rate){};
+}
+
+struct rate rates__of_operation(const struct rates *rates, const struct comm *comm,
+				enum nccl_operation operation)
+{
+	const struct sighting *s = rates__find(rates, &comm->key);
+
+	return s ? s->operations[operation] : (struct rate){};
 }
 
 struct rate rates__total(const struct rates *rates)

@@ -26,6 +26,8 @@ int rates__update(struct rates *rates, struct comms *comms, uint64_t received, u
 
 /* 0 for a communicator that came after the last update. */
 struct rate rates__of(const struct rates *rates, const struct comm *comm);
+struct rate rates__of_operation(const struct rates *rates, const struct comm *comm,
+				enum nccl_operation operation);
 struct rate rates__total(const struct rates *rates);
 
 #endif

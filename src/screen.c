@@ -2,275 +2,55 @@
 #include "screen.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "rates.h"
-#include "screen_frame.h"
-#include "screen_text.h"
+#include "agent_cost.h"
+#include "screen_keys.h"
+#include "screen_terminal.h"
+#include "screen_view.h"
 #include "shown.h"
 #include "util.h"
 
-#define TAKE_OVER "\033[?1049h\033[?25l" /* the other screen, no cursor */
-#define GIVE_BACK "\033[?25h\033[?1049l"
-
-#define MAX_CELL	64
-#define MAX_COMMS	4096 /* rows kept for sorting; no terminal shows as many */
-#define MAX_UNTRACEABLE 8    /* lines about those, at most */
+#define LATER_NS   (100 * NSEC_PER_MSEC) /* a lone Esc; a terminal that was full */
+#define MESSAGE_NS (60 * NSEC_PER_SEC)	 /* how long one of stderr is shown */
 
 struct screen {
-	FILE *out;
-	const char *textfile_dir;
+	struct screen_options options;
+	struct terminal *terminal;
 	struct rates *rates;
-	bool is_taken_over;
+	struct screen_timed *timed;
+	struct picture picture;
+	struct view view;
+	struct grid grid;
+	struct screen_decoder decoder;
+	struct loop_source *keys, *signals, *later;
+	int signal_fd;
+	bool is_deaf; /* no keys will come any more */
+	double cpu_seconds;
+	uint64_t drawn_ns, message_ns;
+	char last_message[sizeof(((struct view *)0)->message)];
 };
 
-/* What a row is made of. */
-struct row {
-	const struct comm *comm;
-	const struct process *process; /* NULL: never seen */
-};
+/* ---- the picture ---- */
 
-enum column {
-	COL_COMM,
-	COL_NAME,
-	COL_RANK,
-	COL_PID,
-	COL_COMMAND,
-	COL_GPU,
-	COL_OPS,
-	COL_BYTES,
-	COL_LAST,
-	COL_AGE,
-	COL_MAX,
-};
-
-static const struct {
-	const char *title;
-	unsigned int width;
-	bool right;
-	unsigned int dispensable; /* where there is no room, the highest goes first; 0: never */
-} columns[COL_MAX] = {
-	[COL_COMM] = {"COMMUNICATOR", 18, false, 0}, [COL_NAME] = {"NAME", 14, false, 4},
-	[COL_RANK] = {"RANK", 9, true, 0},	     [COL_PID] = {"PID", 7, true, 0},
-	[COL_COMMAND] = {"COMMAND", 15, false, 3},   [COL_GPU] = {"GPU", 3, true, 0},
-	[COL_OPS] = {"OPS/S", 6, true, 1},	     [COL_BYTES] = {"BYTES/S", 7, true, 2},
-	[COL_LAST] = {"LAST CALL", 13, false, 0},    [COL_AGE] = {"AGO", 5, true, 0},
-};
-
-int screen__new(struct screen **ret, FILE *out, const char *textfile_dir)
+static void on_launch(void *ctx, const struct timing_launch *launch)
 {
-	struct screen *screen = calloc(1, sizeof(*screen));
-	int err;
+	struct screen *screen = ctx;
 
-	if (!screen)
-		return -ENOMEM;
-	screen->out = out;
-	screen->textfile_dir = textfile_dir;
-	err = rates__new(&screen->rates, now_ns());
-	if (err) {
-		free(screen);
-		return err;
-	}
-	*ret = screen;
-	return 0;
+	screen_timed__launch(screen->timed, launch);
 }
 
-void screen__free(struct screen *screen)
+static void screen__forget_ended(struct screen *screen)
 {
-	if (!screen)
-		return;
-	if (screen->is_taken_over) {
-		fputs(GIVE_BACK, screen->out);
-		fflush(screen->out);
-	}
-	rates__free(screen->rates);
-	free(screen);
-}
+	struct comm *comm = comms__first(tracer__comms(screen->options.tracer));
 
-/* The columns that fit, as bits. */
-static unsigned int columns__fitting(unsigned int width)
-{
-	unsigned int shown = (1U << COL_MAX) - 1;
-
-	for (unsigned int limit = 5; limit; limit--) {
-		unsigned int needed = 0;
-
-		for (int i = 0; i < COL_MAX; i++) {
-			if (columns[i].dispensable >= limit)
-				shown &= ~(1U << i);
-			if (shown & 1U << i)
-				needed += columns[i].width + 1;
-		}
-		if (needed <= width)
-			break;
-	}
-	return shown;
-}
-
-/* Cells of one line, one space between two; a cell too long is cut, and ends with "~". */
-static void frame__cells(struct frame *frame, const char *look, char cells[COL_MAX][MAX_CELL])
-{
-	unsigned int shown = columns__fitting(frame->width);
-	char line[FRAME_MAX_WIDTH] = "";
-	size_t len = 0;
-
-	for (int i = 0; i < COL_MAX; i++) {
-		int width = columns[i].width;
-
-		if (!(shown & 1U << i))
-			continue;
-		if (strlen(cells[i]) > (size_t)width)
-			strcpy(cells[i] + width - 1, "~");
-		len += snprintf(line + len, sizeof(line) - len, "%s%*s", len ? " " : "",
-				columns[i].right ? width : -width, cells[i]);
-	}
-	frame__line(frame, look, "%s", line);
-}
-
-static const char *last_call(const struct comm *comm)
-{
-	uint64_t last_ns = 0;
-	int last = -1;
-
-	for (int i = 0; i < NCCL_OP_MAX; i++)
-		if (comm->operations[i].last_ns > last_ns) {
-			last_ns = comm->operations[i].last_ns;
-			last = i;
-		}
-	return last >= 0 ? nccl_operation__name(last) : "-";
-}
-
-static void print_rank(char cell[MAX_CELL], const struct comm *comm)
-{
-	char rank[12] = "?", n_ranks[12] = "?";
-
-	if (comm->rank >= 0)
-		snprintf(rank, sizeof(rank), "%d", comm->rank);
-	if (comm->n_ranks > 0)
-		snprintf(n_ranks, sizeof(n_ranks), "%d", comm->n_ranks);
-	snprintf(cell, MAX_CELL, "%s/%s", rank, n_ranks);
-}
-
-static void print_known(char cell[MAX_CELL], const char *text)
-{
-	screen_text__sanitise(cell, MAX_CELL, text && text[0] ? text : "-");
-}
-
-static void draw_row(struct frame *frame, const struct screen *screen, struct tracer *tracer,
-		     const struct row *row, uint64_t now)
-{
-	const struct comm *comm = row->comm;
-	const struct gpu *gpu = tracer__gpu_of(tracer, comm);
-	struct rate rate = rates__of(screen->rates, comm);
-	char cells[COL_MAX][MAX_CELL];
-
-	print_known(cells[COL_COMM], comm->label);
-	print_known(cells[COL_NAME], comm->name);
-	print_known(cells[COL_COMMAND], row->process ? row->process->info.command : "");
-	print_known(cells[COL_LAST], last_call(comm));
-	print_rank(cells[COL_RANK], comm);
-	snprintf(cells[COL_PID], MAX_CELL, "%u", comm->key.tgid);
-	strcpy(cells[COL_GPU], "?");
-	if (gpu)
-		snprintf(cells[COL_GPU], MAX_CELL, "%u", gpu->index);
-	screen_text__amount(cells[COL_OPS], rate.operations);
-	screen_text__bytes(cells[COL_BYTES], rate.bytes);
-	strcpy(cells[COL_AGE], "-");
-	if (comm__last_ns(comm))
-		screen_text__age(cells[COL_AGE],
-				 now > comm__last_ns(comm) ? now - comm__last_ns(comm) : 0);
-	frame__cells(frame, "", cells);
-}
-
-/* By process, then rank: a row stays where it is, and the ranks of one job stand together. */
-static int compare_rows(const void *left, const void *right)
-{
-	const struct comm *a = ((const struct row *)left)->comm;
-	const struct comm *b = ((const struct row *)right)->comm;
-
-	if (a->key.tgid != b->key.tgid)
-		return a->key.tgid < b->key.tgid ? -1 : 1;
-	if (a->rank != b->rank)
-		return a->rank < b->rank ? -1 : 1;
-	return strcmp(a->label, b->label);
-}
-
-/* Those that live; ret_all counts also what found no place. */
-static unsigned int collect_rows(struct tracer *tracer, struct row *rows, unsigned int *ret_all)
-{
-	struct comm *comm = comms__first(tracer__comms(tracer));
-	unsigned int n = 0;
-
-	*ret_all = 0;
-	for (; comm; comm = comm->hh.next) {
-		struct process *process =
-			processes__find(tracer__processes(tracer), comm->key.tgid);
-
-		if (comm->dead_ns || !process__is_shown(process))
-			continue;
-		++*ret_all;
-		if (n < MAX_COMMS)
-			rows[n++] = (struct row){comm, process};
-	}
-	qsort(rows, n, sizeof(*rows), compare_rows);
-	return n;
-}
-
-static void draw_table(struct frame *frame, const struct screen *screen, struct tracer *tracer,
-		       uint64_t now, unsigned int n_kept_free)
-{
-	_cleanup_free_ struct row *rows = calloc(MAX_COMMS, sizeof(*rows));
-	unsigned int n, n_all, room;
-	char cells[COL_MAX][MAX_CELL];
-
-	if (!rows)
-		return;
-	n = collect_rows(tracer, rows, &n_all);
-	if (!n && tracer__census(tracer).traced)
-		frame__line(frame, "", "No communicator is known of yet.");
-	if (!n)
-		return;
-	for (int i = 0; i < COL_MAX; i++)
-		strcpy(cells[i], columns[i].title);
-	frame__cells(frame, FRAME_REVERSE, cells);
-	room = frame__room(frame) > n_kept_free ? frame__room(frame) - n_kept_free : 0;
-	if (n_all > room && room)
-		room--;
-	for (unsigned int i = 0; i < n && i < room; i++)
-		draw_row(frame, screen, tracer, &rows[i], now);
-	if (n_all > room)
-		frame__line(frame, FRAME_BOLD, "%u more communicators do not fit on this screen",
-			    n_all - room);
-}
-
-static void draw_header(struct frame *frame, const struct screen *screen, struct tracer *tracer)
-{
-	struct tracer_census census = tracer__census(tracer);
-	struct rate rate = rates__total(screen->rates);
-	char host[64] = "", clock[16], amount[SCREEN_TEXT_SIZE];
-	uint64_t lost = tracer__all_lost(tracer);
-	time_t wall = time(NULL);
-	struct tm tm;
-
-	gethostname(host, sizeof(host) - 1);
-	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&wall, &tm));
-	frame__line(frame, FRAME_BOLD, "%s  %s  %u traced  %u not traceable  %s records/s", host,
-		    clock, census.traced, census.unsupported,
-		    screen_text__amount(amount, rate.records));
-	for (int i = 0; lost && i < TRACER_LOST_MAX; i++)
-		if (tracer__lost(tracer, i))
-			frame__line(frame, FRAME_ALARM,
-				    "LOST since the start: %" PRIu64 " records (%s)",
-				    tracer__lost(tracer, i), tracer__lost_name(i));
-	if (screen->textfile_dir)
-		frame__line(frame, "", "textfiles in %s", screen->textfile_dir);
-	if (!census.traced && !census.unsupported)
-		frame__line(frame, "", "No process with NCCL on this node: waiting for one.");
+	for (; comm; comm = comm->hh.next)
+		screen_timed__keep(screen->timed, comm->key.hash);
+	screen_timed__sweep(screen->timed);
 }
 
 /* What is wrong with a process, in buf; false: nothing known of. */
@@ -291,76 +71,289 @@ static bool explain(const struct process *process, char *buf, size_t size)
 	return true;
 }
 
-static unsigned int count_explained(struct tracer *tracer)
+static void take_troubles(struct picture *picture, struct tracer *tracer)
 {
 	struct process *process = processes__first(tracer__processes(tracer));
-	unsigned int n = 0;
-	char buf[FRAME_MAX_WIDTH];
+	char text[sizeof(picture->troubles[0])];
 
-	for (; process; process = process->hh.next)
-		n += explain(process, buf, sizeof(buf));
-	return n;
+	picture->n_troubles = 0;
+	for (; process; process = process->hh.next) {
+		if (!explain(process, text, sizeof(text)))
+			continue;
+		if (picture->n_troubles < PICTURE_MAX_TROUBLES)
+			strcpy(picture->troubles[picture->n_troubles], text);
+		picture->n_troubles++;
+	}
 }
 
-static void draw_explained(struct frame *frame, struct tracer *tracer, unsigned int n)
+static void take_head(struct screen *screen, double seconds)
 {
-	struct process *process = processes__first(tracer__processes(tracer));
-	unsigned int room = n <= MAX_UNTRACEABLE ? n : MAX_UNTRACEABLE - 1, i = 0;
-	char buf[FRAME_MAX_WIDTH];
+	struct tracer *tracer = screen->options.tracer;
+	struct picture *picture = &screen->picture;
+	double cpu_seconds = agent__cpu_seconds();
 
-	if (room >= frame__room(frame))
-		room = frame__room(frame) - (n > frame__room(frame) && frame__room(frame));
-	for (; process && i < room; process = process->hh.next)
-		if (explain(process, buf, sizeof(buf))) {
-			frame__line(frame, "", "%s", buf);
-			i++;
-		}
-	if (n > room)
-		frame__line(frame, FRAME_BOLD, "%u more processes like these", n - room);
+	picture->wall = time(NULL);
+	gethostname(picture->host, sizeof(picture->host) - 1);
+	picture->census = tracer__census(tracer);
+	picture->total = rates__total(screen->rates);
+	picture->resident_bytes = agent__resident_bytes();
+	if (seconds > 0)
+		picture->cpu_percent = (cpu_seconds - screen->cpu_seconds) / seconds * 100;
+	screen->cpu_seconds = cpu_seconds;
+	picture->n_losses = 0;
+	for (int i = 0; i < TRACER_LOST_MAX; i++)
+		if (tracer__lost(tracer, i))
+			picture->losses[picture->n_losses++] = (struct picture_loss){
+				tracer__lost_name(i), tracer__lost(tracer, i)};
+	take_troubles(picture, tracer);
 }
 
-static void draw_frame(struct screen *screen, struct tracer *tracer, FILE *text, uint64_t now)
+static int screen__take_picture(struct screen *screen, uint64_t now, uint64_t elapsed_ns)
 {
-	struct frame frame = frame__begin(text, fileno(screen->out));
-	unsigned int n_explained = count_explained(tracer);
-	unsigned int n_lines = n_explained < MAX_UNTRACEABLE ? n_explained : MAX_UNTRACEABLE;
+	const struct picture_source source = {
+		.tracer = screen->options.tracer,
+		.verdicts = screen->options.verdicts,
+		.rates = screen->rates,
+		.timed = screen->timed,
+	};
 
-	if (n_lines > frame.height / 3)
-		n_lines = frame.height / 3;
-	fprintf(text, "%s" FRAME_HOME, screen->is_taken_over ? "" : TAKE_OVER);
-	draw_header(&frame, screen, tracer);
-	draw_table(&frame, screen, tracer, now, n_lines);
-	draw_explained(&frame, tracer, n_explained);
-	fputs(FRAME_END, text);
+	if (screen->view.frozen)
+		return 0;
+	screen->picture.now_ns = now;
+	take_head(screen, (double)elapsed_ns / NSEC_PER_SEC);
+	return picture__take(&screen->picture, &source);
 }
 
-/* With a terminal that takes nothing, a write would last for ever. Not a file's case. */
-static bool is_writable(FILE *out)
-{
-	struct pollfd pollfd = {.fd = fileno(out), .events = POLLOUT};
+/* ---- on the terminal ---- */
 
-	return pollfd.fd < 0 || (poll(&pollfd, 1, 0) == 1 && pollfd.revents & POLLOUT);
+static void screen__update_message(struct screen *screen, uint64_t now)
+{
+	char message[sizeof(screen->last_message)];
+
+	terminal__last_message(screen->terminal, message, sizeof(message));
+	if (strcmp(message, screen->last_message)) {
+		strcpy(screen->last_message, message);
+		screen->message_ns = now;
+	}
+	screen->view.message[0] = 0;
+	if (message[0] && now - screen->message_ns < MESSAGE_NS)
+		strcpy(screen->view.message, message);
 }
 
-int screen__draw(struct screen *screen, struct tracer *tracer, uint64_t now)
+static void screen__show(struct screen *screen)
 {
-	_cleanup_free_ char *buf = NULL;
-	size_t len = 0;
-	FILE *text;
+	unsigned int width, height;
+
+	terminal__size(screen->terminal, &width, &height);
+	screen__update_message(screen, now_ns());
+	grid__begin(&screen->grid, width, height);
+	view__draw(&screen->view, &screen->picture, &screen->grid);
+	if (terminal__show(screen->terminal, &screen->grid))
+		loop_source__set_timer(screen->later, LATER_NS, 0);
+}
+
+/* ---- keys and signals ---- */
+
+static void screen__press(struct screen *screen, int key)
+{
+	switch (view__key(&screen->view, &screen->picture, key)) {
+	case VIEW_QUIT:
+		screen->options.on_quit(screen->options.ctx);
+		break;
+	case VIEW_REDRAW:
+		terminal__forget(screen->terminal);
+		screen__show(screen);
+		break;
+	case VIEW_CHANGED:
+		screen__show(screen);
+		break;
+	case VIEW_SAME:
+		break;
+	}
+}
+
+/* for_good: nobody is there any more. */
+static void screen__stop_keys(struct screen *screen, bool for_good)
+{
+	loop__remove(screen->options.loop, screen->keys);
+	screen->keys = NULL;
+	screen->is_deaf = for_good;
+}
+
+static void on_keys(void *ctx)
+{
+	struct screen *screen = ctx;
+	char byte;
 	int err;
 
-	err = rates__update(screen->rates, tracer__comms(tracer),
-			    probe__received(tracer__probe(tracer)), now);
-	if (err || !is_writable(screen->out))
+	if (!terminal__is_in_foreground(screen->terminal)) {
+		screen__stop_keys(screen, false); /* what is typed is another's */
+		return;
+	}
+	while (!(err = terminal__read(screen->terminal, &byte))) {
+		int keys[2];
+		unsigned int n = screen_decoder__feed(&screen->decoder, byte, keys);
+
+		for (unsigned int i = 0; i < n; i++)
+			screen__press(screen, keys[i]);
+	}
+	if (err != -EAGAIN)
+		screen__stop_keys(screen, terminal__is_in_foreground(screen->terminal));
+	if (screen->decoder.len)
+		loop_source__set_timer(screen->later, LATER_NS, 0);
+}
+
+/* As long as keys are ours; else the loop would turn round what the shell does not read. */
+static void screen__watch_keys(struct screen *screen)
+{
+	int fd = terminal__key_fd(screen->terminal);
+
+	if (fd < 0 || screen->keys || screen->is_deaf ||
+	    !terminal__is_in_foreground(screen->terminal))
+		return;
+	if (loop__add_fd(screen->options.loop, fd, on_keys, screen, &screen->keys))
+		screen->keys = NULL; /* again at the next picture */
+}
+
+static void on_later(void *ctx)
+{
+	struct screen *screen = ctx;
+	int key = screen_decoder__timeout(&screen->decoder);
+
+	if (key != KEY_NONE_YET)
+		screen__press(screen, key);
+	else
+		screen__show(screen);
+}
+
+/* Does with the signal what it does to those who do not catch it, the terminal being as it was. */
+static void screen__obey(struct screen *screen, int sig)
+{
+	sigset_t set;
+
+	terminal__give_back(screen->terminal);
+	signal(sig, SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	raise(sig);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static void on_signals(void *ctx)
+{
+	struct screen *screen = ctx;
+	struct signalfd_siginfo info;
+
+	while (read(screen->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGTSTP || info.ssi_signo == SIGQUIT)
+			screen__obey(screen, info.ssi_signo);
+		else if (info.ssi_signo == SIGCONT)
+			terminal__forget(screen->terminal);
+	}
+	screen__watch_keys(screen);
+	screen__show(screen);
+}
+
+int screen__draw(struct screen *screen, uint64_t now)
+{
+	struct tracer *tracer = screen->options.tracer;
+	uint64_t elapsed_ns = now - screen->drawn_ns;
+	int err = rates__update(screen->rates, tracer__comms(tracer),
+				probe__received(tracer__probe(tracer)), now);
+
+	screen->drawn_ns = now;
+	screen_timed__fade(screen->timed, elapsed_ns);
+	screen__forget_ended(screen);
+	err = screen__take_picture(screen, now, elapsed_ns) ?: err;
+	view__update(&screen->view, &screen->picture);
+	screen__watch_keys(screen);
+	screen__show(screen);
+	return err;
+}
+
+/* ---- beginning and end ---- */
+
+/*
+ * SIGTTOU and SIGTTIN would stop us when the terminal is another job's. They are not looked at:
+ * writing is then as if nobody minded, and it is not done.
+ */
+static int screen__watch_signals(struct screen *screen)
+{
+	static const int handled[] = {SIGTSTP, SIGCONT, SIGWINCH, SIGQUIT};
+	sigset_t set, blocked;
+
+	sigemptyset(&set);
+	for (unsigned int i = 0; i < ARRAY_SIZE(handled); i++)
+		sigaddset(&set, handled[i]);
+	blocked = set;
+	sigaddset(&blocked, SIGTTOU);
+	sigaddset(&blocked, SIGTTIN);
+	if (sigprocmask(SIG_BLOCK, &blocked, NULL))
+		return -errno;
+	screen->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (screen->signal_fd < 0)
+		return -errno;
+	return loop__add_fd(screen->options.loop, screen->signal_fd, on_signals, screen,
+			    &screen->signals);
+}
+
+static int screen__open(struct screen *screen, const char **ret_why)
+{
+	struct loop *loop = screen->options.loop;
+	int err = terminal__new(&screen->terminal, STDIN_FILENO, STDOUT_FILENO, ret_why);
+
+	if (err)
 		return err;
-	text = open_memstream(&buf, &len);
-	if (!text)
-		return -errno;
-	draw_frame(screen, tracer, text, now);
-	if (fclose(text))
-		return -errno;
-	screen->is_taken_over = true;
-	if (fwrite(buf, 1, len, screen->out) != len || fflush(screen->out))
-		return -errno;
+	*ret_why = "out of memory or file descriptors";
+	err = rates__new(&screen->rates, screen->drawn_ns);
+	err = err ?: screen_timed__new(&screen->timed);
+	err = err ?: screen__watch_signals(screen);
+	err = err ?: loop__add_timer(loop, 0, 0, on_later, screen, &screen->later);
+	/* last: nobody stops listening */
+	return err ?: tracer__on_launch(screen->options.tracer, on_launch, screen);
+}
+
+int screen__new(struct screen **ret, const struct screen_options *options, const char **ret_why)
+{
+	struct screen *screen = calloc(1, sizeof(*screen));
+	int err;
+
+	*ret_why = "out of memory";
+	if (!screen)
+		return -ENOMEM;
+	screen->options = *options;
+	screen->view.textfile_dir = options->textfile_dir;
+	screen->signal_fd = -1;
+	screen->drawn_ns = now_ns();
+	screen->cpu_seconds = agent__cpu_seconds();
+	err = screen__open(screen, ret_why);
+	if (err) {
+		screen__free(screen);
+		return err;
+	}
+	*ret = screen;
 	return 0;
+}
+
+void screen__give_back(struct screen *screen)
+{
+	if (screen)
+		terminal__give_back(screen->terminal);
+}
+
+void screen__free(struct screen *screen)
+{
+	if (!screen)
+		return;
+	terminal__free(screen->terminal);
+	loop__remove(screen->options.loop, screen->keys);
+	loop__remove(screen->options.loop, screen->signals);
+	loop__remove(screen->options.loop, screen->later);
+	if (screen->signal_fd >= 0)
+		close(screen->signal_fd);
+	rates__free(screen->rates);
+	screen_timed__free(screen->timed);
+	picture__clear(&screen->picture);
+	free(screen);
 }

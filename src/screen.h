@@ -1,32 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The live table on a terminal: which rank is silent, which moves, what cannot be seen. Nothing
- * that a job wrote reaches the terminal but printable ASCII.
+ * The live screen: who is in trouble, which rank is silent or late, what moves, what cannot be
+ * seen. Nothing that a job wrote reaches the terminal but printable ASCII, and no terminal keeps
+ * the caller waiting.
  */
 #ifndef SCREEN_H
 #define SCREEN_H
 
-#include <stdint.h>
-#include <stdio.h>
-
+#include "loop.h"
 #include "tracer.h"
+#include "verdict.h"
 
 struct screen;
 
-/*
- * Takes the terminal `out` over at the first draw. Make it when the tracer starts: rates are since
- * then. textfile_dir, shown only, is borrowed; NULL: none is written. 0 or -ENOMEM.
- */
-int screen__new(struct screen **ret, FILE *out, const char *textfile_dir);
+struct screen_options {
+	struct loop *loop;
+	struct tracer *tracer; /* must end before the screen does */
+	struct verdicts *verdicts;
+	const char *textfile_dir; /* shown only; NULL: none is written */
+	loop_fn *on_quit;	  /* a key asked for the end */
+	void *ctx;
+};
 
-/* Gives the terminal back as it was; takes NULL. Do it before anything is printed. */
+/*
+ * On the terminal that standard output is, with keys if standard input is it, too; takes it over at
+ * the first draw. Before the tracer starts: rates are since then. Everything in the options is
+ * borrowed. Signals that have to do with terminals are blocked from then on. 0 or -errno, with one
+ * phrase in ret_why.
+ */
+int screen__new(struct screen **ret, const struct screen_options *options, const char **ret_why);
+
+/* The terminal is as it was: before anything is printed. Takes NULL. */
+void screen__give_back(struct screen *screen);
 void screen__free(struct screen *screen);
 
 /*
- * Draws the picture of the tracer's last refresh. 0 or -errno. A terminal that takes nothing at
- * this time (stopped with Ctrl-S, a dead connection) is passed over, and is no error: the caller
- * has records to collect.
+ * Draws the picture of the tracer's last refresh and the verdicts of the last settle, once a
+ * second. 0 or -ENOMEM. A terminal that takes nothing at this time (stopped with Ctrl-S, a dead
+ * connection), or that belongs to another job of the shell, is passed over and is no error.
  */
-int screen__draw(struct screen *screen, struct tracer *tracer, uint64_t now_ns);
+int screen__draw(struct screen *screen, uint64_t now_ns);
 
 #endif

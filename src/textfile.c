@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent_cost.h"
 #include "shown.h"
 #include "textfile_private.h"
 #include "util.h"
@@ -271,25 +271,6 @@ static void collect_plugin_losses(struct textfile_source *src, struct textfile *
 		src->invalid[i] = timings__invalid(timings, i);
 }
 
-static double rusage__seconds(int who)
-{
-	struct rusage usage = {};
-
-	getrusage(who, &usage);
-	return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
-	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
-static uint64_t resident_bytes(void)
-{
-	_cleanup_fclose_ FILE *file = fopen("/proc/self/statm", "re");
-	unsigned long long pages = 0;
-
-	if (!file || fscanf(file, "%*u %llu", &pages) != 1)
-		return 0;
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 /* The file is as old as what it tells: what came since the refresh began may not be in it. */
 static void collect_clock(struct textfile_source *src, struct textfile *tf,
 			  const struct tracer *tracer)
@@ -315,9 +296,9 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	for (int i = 0; i < TRACER_LOST_MAX; i++)
 		src->lost[i] = tracer__lost(tracer, i);
 	collect_plugin_losses(src, tf, tracer);
-	src->cpu_seconds = rusage__seconds(RUSAGE_SELF) + rusage__seconds(RUSAGE_CHILDREN);
+	src->cpu_seconds = agent__cpu_seconds();
 	src->n_unjudged = tf->watch ? watch__refused(tf->watch) : 0;
-	src->resident_bytes = resident_bytes();
+	src->resident_bytes = agent__resident_bytes();
 	src->libbpf = libbpf + (libbpf[0] == 'v');
 	src->kernel = tf->kernel.release;
 	src->cluster = tf->cluster;

@@ -62,7 +62,8 @@ static void verdicts__drop(struct verdicts *verdicts, struct verdict_comm *comm)
 	verdicts->n_comms--;
 	verdicts->n_members -= comm->n_members;
 	verdict_comm__free_tracks(comm);
-	verdict_comm__free_late(comm);
+	verdict_comm__free_late(comm, LATE_ON_HOST);
+	verdict_comm__free_late(comm, LATE_ON_GPU);
 	verdict_comm__free_timed(comm);
 	verdict_comm__free_pairs(comm);
 	free(comm->ranks);
@@ -196,7 +197,8 @@ void verdicts__lost(struct verdicts *verdicts, uint32_t tgid, uint64_t now_ns)
 			if (m->has_left || (tgid && comm->ranks[i].member.tgid != tgid))
 				continue;
 			member__lose(m);
-			comm->lost_ns = now_ns;
+			comm->lost_ns = comm->loss_ns = now_ns;
+			comm->unsure = ~0U;
 		}
 	}
 }

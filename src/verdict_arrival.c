@@ -66,7 +66,8 @@ void verdict_comm__move_column(struct verdict_comm *comm, uint32_t from, uint32_
 	}
 	rank_set__move(&comm->mismatch.with, from, to);
 	rank_set__move(&comm->mismatch.against, from, to);
-	verdict_comm__free_late(comm);
+	verdict_comm__free_late(comm, LATE_ON_HOST);
+	verdict_comm__free_late(comm, LATE_ON_GPU);
 	verdict_comm__free_timed(comm);
 }
 
@@ -178,8 +179,8 @@ static void member__note_lateness(struct member *m, const struct entry *entry,
 	l->n[0]++;
 	l->n_last[0] += is_last;
 	if (is_last) {
-		m->late_operation = op;
-		m->late_sequence = entry->sequence;
+		m->late[LATE_ON_HOST].operation = op;
+		m->late[LATE_ON_HOST].sequence = entry->sequence;
 	}
 }
 
@@ -188,19 +189,25 @@ static void verdict_comm__complete(struct verdict_comm *comm, enum nccl_operatio
 {
 	struct track *track = comm->tracks[op];
 	uint64_t most_ns = entry->last_ns - entry->first_ns;
+	struct meeting meeting;
 
 	comm->n_compared++;
 	if (most_ns >= NSEC_PER_SEC)
 		habit__add(&track->lateness, most_ns, entry->last_ns);
+	meeting.first_ns = entry->first_ns;
+	meeting.last_ns = entry->last_ns;
+	meeting.weight = meeting.is_waited = 1;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		struct verdict_rank *rank = &comm->ranks[i];
 		uint64_t lateness_ns, *arrival;
 		bool is_last;
 
+		meeting.times_ns[i] = 0;
 		if (comm->members[i].has_left)
 			continue;
 		arrival = track__arrival(track, entry, comm->members[i].column);
-		lateness_ns = ARRIVAL_TIME(*arrival) - entry->first_ns;
+		meeting.times_ns[i] = ARRIVAL_TIME(*arrival);
+		lateness_ns = meeting.times_ns[i] - entry->first_ns;
 		is_last = lateness_ns > LATE_NS && lateness_ns == most_ns;
 		rank->lateness_total_ns[op] += lateness_ns;
 		rank->last_arrivals[op] += is_last;
@@ -208,7 +215,7 @@ static void verdict_comm__complete(struct verdict_comm *comm, enum nccl_operatio
 		if (comm->owner->lateness_fn)
 			comm->owner->lateness_fn(comm->owner->ctx, &rank->member, op, lateness_ns);
 	}
-	verdict_comm__gather_lateness(comm, track, entry);
+	verdict_comm__gather_lateness(comm, LATE_ON_HOST, &meeting);
 	if (entry->n_against)
 		entry__count_mismatch(comm, op, entry);
 	if (entry->first_ns > comm->lost_ns)

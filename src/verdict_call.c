@@ -43,6 +43,7 @@ void verdict_comm__active(struct verdict_comm *comm, struct member *member, uint
 static void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
 			  uint64_t time_ns)
 {
+	member->numbered_ns[op] = later(member->numbered_ns[op], time_ns);
 	if (member->reached[op] != VERDICT_NO_SEQUENCE && member->reached[op] >= sequence)
 		return;
 	member->reached[op] = sequence;
@@ -69,24 +70,31 @@ static void verdict_comm__number(struct verdict_comm *comm, uint32_t i,
 	member__reach(m, call->operation, call->sequence, call->time_ns);
 }
 
+/* Records of a process that has ended may come after the news of its end. */
+static bool member__may_call(const struct member *m, uint64_t time_ns)
+{
+	return !m->has_left || time_ns <= m->left_ns;
+}
+
 void verdicts__call(struct verdicts *verdicts, const struct verdict_call *call)
 {
+	const struct verdict_member *member = &call->member;
+	struct verdict_comm *comm = verdicts__comm(verdicts, member->hash, member->n_ranks);
+	int32_t i = comm ? verdict_comm__index(comm, member) : -1;
 	struct verdict_rank *rank;
-	uint32_t i;
-	struct verdict_comm *comm = verdicts__member(verdicts, &call->member, &i);
 
-	if (!comm || (unsigned int)call->operation >= NCCL_OP_MAX)
+	if (i < 0 || (unsigned int)call->operation >= NCCL_OP_MAX ||
+	    !member__may_call(&comm->members[i], call->time_ns))
 		return;
 	verdict_comm__active(comm, &comm->members[i], call->time_ns);
 	rank = &comm->ranks[i];
 	rank->last_operation = call->operation;
 	rank->last_sequence = call->captured ? VERDICT_NO_SEQUENCE : call->sequence;
 	rank->last_ns = later(rank->last_ns, call->time_ns);
-	if (!call->captured && call->sequence && call->sequence != VERDICT_NO_SEQUENCE) {
+	if (!call->captured && call->sequence && call->sequence != VERDICT_NO_SEQUENCE)
 		verdict_comm__number(comm, i, call);
-	} else if (call->operation < N_COLLECTIVES) {
+	else if (call->operation < N_COLLECTIVES)
 		comm->members[i].is_gap = true;
-	}
 }
 
 void verdicts__reached(struct verdicts *verdicts, const struct verdict_member *member,

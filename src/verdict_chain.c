@@ -9,10 +9,7 @@
 
 /* A process that waits for another in a communicator: the first one found. */
 struct waiter {
-	struct waiter_key {
-		uint32_t tgid;
-		enum verdict_state state; /* waiting (stuck, too), or straggler */
-	} key;
+	uint32_t tgid;
 	struct verdict_comm *comm;
 	uint32_t index;
 	UT_hash_handle hh;
@@ -22,22 +19,13 @@ struct waiter {
 static bool finding__chains(const struct finding *f)
 {
 	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_GPU_NOT_STARTED ||
-	       f->state == VERDICT_STRAGGLER;
+	       f->in_queue;
 }
 
 static bool finding__has_victims(const struct finding *f)
 {
 	return f->state == VERDICT_WAITING || f->state == VERDICT_STUCK ||
-	       f->state == VERDICT_STRAGGLER || f->cause == VERDICT_ENDED;
-}
-
-static struct waiter_key waiter_key__of(const struct verdict_comm *comm, uint32_t index)
-{
-	return (struct waiter_key){
-		.tgid = comm->ranks[index].member.tgid,
-		.state = comm->finding.state == VERDICT_STRAGGLER ? VERDICT_STRAGGLER
-								  : VERDICT_WAITING,
-	};
+	       f->state == VERDICT_ABORTED;
 }
 
 static bool verdict_comm__blames(const struct verdict_comm *comm, uint32_t tgid)
@@ -51,21 +39,21 @@ static bool verdict_comm__blames(const struct verdict_comm *comm, uint32_t tgid)
 
 static void waiters__add(struct waiter **waiters, struct verdict_comm *comm, uint32_t i)
 {
-	struct waiter_key key = waiter_key__of(comm, i);
+	uint32_t tgid = comm->ranks[i].member.tgid;
 	struct waiter *waiter;
 
-	if (verdict_comm__blames(comm, key.tgid))
+	if (verdict_comm__blames(comm, tgid))
 		return;
-	HASH_FIND(hh, *waiters, &key, sizeof(key), waiter);
+	HASH_FIND(hh, *waiters, &tgid, sizeof(tgid), waiter);
 	if (waiter)
 		return;
 	waiter = calloc(1, sizeof(*waiter));
 	if (!waiter)
 		return;
-	waiter->key = key;
+	waiter->tgid = tgid;
 	waiter->comm = comm;
 	waiter->index = i;
-	HASH_ADD(hh, *waiters, key, sizeof(key), waiter);
+	HASH_ADD(hh, *waiters, tgid, sizeof(tgid), waiter);
 }
 
 /* Who waits there by what was found, or has a launch that does not get done, for whatever reason.
@@ -85,31 +73,18 @@ static void waiters__gather(struct waiter **waiters, struct verdict_comm *comm, 
 	}
 }
 
-/* Somebody it waits for there waits for it here: then both are to blame. */
-static bool verdict_comm__is_circle(const struct verdict_comm *comm,
-				    const struct verdict_comm *other)
-{
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (rank_set__has(&comm->finding.waiting, i) &&
-		    verdict_comm__blames(other, comm->ranks[i].member.tgid))
-			return true;
-	}
-	return false;
-}
-
 static struct waiter *verdict_comm__excuse(struct verdict_comm *comm, struct waiter *waiters,
 					   uint32_t index)
 {
-	struct waiter_key key = waiter_key__of(comm, index);
+	uint32_t tgid = comm->ranks[index].member.tgid;
 	struct waiter *waiter;
 
-	HASH_FIND(hh, waiters, &key, sizeof(key), waiter);
+	HASH_FIND(hh, waiters, &tgid, sizeof(tgid), waiter);
 	if (!waiter || waiter->comm == comm)
 		return NULL;
 	/* a process that holds several of the ranks: which of them waits is not known */
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (i != index && comm->ranks[i].member.tgid == key.tgid &&
-		    !comm->members[i].has_left)
+		if (i != index && comm->ranks[i].member.tgid == tgid && !comm->members[i].has_left)
 			return NULL;
 	}
 	return waiter;
@@ -136,38 +111,57 @@ static struct chain chain__of(const struct verdict_comm *comm, uint32_t index,
 	return chain;
 }
 
-static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
-						    struct waiter *waiters)
+/* Until a moment ago it waited elsewhere, and still has to do what it does before its next call. */
+static bool verdict_comm__was_excused(const struct verdict_comm *comm, uint32_t i)
 {
-	struct finding f = comm->finding;
+	uint64_t now_ns = comm->owner->now_ns, usual_ns = habit__nth(&comm->pauses, 2, now_ns);
 
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		struct waiter *waiter;
+	return since(now_ns, comm->members[i].excused_ns) <
+	       later(MIN_THRESHOLD_NS, usual_ns + usual_ns / 4);
+}
 
-		if (!rank_set__has(&comm->finding.culprits, i))
-			continue;
-		waiter = verdict_comm__excuse(comm, waiters, i);
-		if (!waiter ||
-		    (f.state == VERDICT_STRAGGLER && verdict_comm__is_circle(comm, waiter->comm)))
-			continue;
-		comm->chain = chain__of(comm, i, waiter);
-		comm->members[i].excused_ns = comm->owner->now_ns;
-		rank_set__drop(&f.culprits, i);
-		rank_set__add(&f.waiting, i);
-	}
-	if (rank_set__count(&f.culprits)) {
-		comm->chain = (struct chain){};
-		return f;
-	}
-	/* all wait elsewhere: who keeps this communicator waiting is named, with what for */
-	if (f.state != VERDICT_STRAGGLER)
-		return comm->finding;
+struct finding verdict_comm__nothing(const struct verdict_comm *comm)
+{
 	return (struct finding){
 		.state = comm->activity,
 		.since_ns = comm->active_ns,
 		.operation = NCCL_OP_MAX,
 		.sequence = VERDICT_NO_SEQUENCE,
 	};
+}
+
+static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
+						    struct waiter *waiters)
+{
+	struct finding f = comm->finding;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		struct waiter *waiter;
+
+		if (f.in_queue && !comm->chain.hash && rank_set__has(&f.waiting, i)) {
+			waiter = verdict_comm__excuse(comm, waiters, i);
+			if (waiter && !waiter->comm->finding.in_queue)
+				comm->chain = chain__of(comm, i, waiter);
+		}
+		if (!rank_set__has(&comm->finding.culprits, i))
+			continue;
+		waiter = verdict_comm__excuse(comm, waiters, i);
+		if (!waiter && !verdict_comm__was_excused(comm, i))
+			continue;
+		if (waiter) {
+			comm->chain = chain__of(comm, i, waiter);
+			comm->members[i].excused_ns = comm->owner->now_ns;
+		}
+		rank_set__drop(&f.culprits, i);
+		rank_set__add(&f.waiting, i);
+	}
+	if (!rank_set__count(&comm->finding.culprits))
+		return f;
+	if (rank_set__count(&f.culprits)) {
+		comm->chain = (struct chain){};
+		return f;
+	}
+	/* all wait elsewhere: who keeps this communicator waiting is named, with what for */
+	return comm->chain.hash ? comm->finding : verdict_comm__nothing(comm);
 }
 
 static void verdicts__excuse(struct verdicts *verdicts, struct waiter *waiters)
@@ -196,8 +190,7 @@ void verdicts__chain(struct verdicts *verdicts)
 		return;
 	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
 		waiters__gather(&waiters, comm, verdicts->now_ns);
-	if (HASH_COUNT(waiters))
-		verdicts__excuse(verdicts, waiters);
+	verdicts__excuse(verdicts, waiters);
 	HASH_ITER(hh, waiters, waiter, next)
 	{
 		HASH_DEL(waiters, waiter);

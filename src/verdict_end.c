@@ -54,13 +54,12 @@ static bool verdict_comm__wants(struct verdict_comm *comm, uint32_t index, uint6
 	uint64_t first_ns = ~0ULL;
 
 	for (int op = 0; op < N_COLLECTIVES; op++) {
-		struct range range = verdict_comm__range(comm, op);
 		uint64_t wanted_ns;
 
-		if (!range.n_known || m->reached[op] == VERDICT_NO_SEQUENCE ||
-		    range.most <= m->reached[op])
+		if (m->reached[op] == VERDICT_NO_SEQUENCE || !verdict_comm__is_sure(comm, op) ||
+		    m->numbered_ns[op] <= comm->loss_ns)
 			continue;
-		wanted_ns = verdict_comm__wanted_since(comm, op, m->reached[op] + 1);
+		wanted_ns = verdict_comm__wanted_since(comm, index, op);
 		if (wanted_ns >= first_ns ||
 		    since(now_ns, later(wanted_ns, m->left_ns)) < MIN_THRESHOLD_NS)
 			continue;

@@ -152,6 +152,7 @@ static bool flights__none_done(const struct flights *f, const struct verdict_com
  */
 static void flights__in_queue(const struct flights *f, struct finding *ret)
 {
+	ret->in_queue = true;
 	if (f->n_not_started && !f->n_unknown) {
 		ret->cause = VERDICT_GPU_NOT_STARTED;
 		ret->culprits = f->not_started;
@@ -159,6 +160,18 @@ static void flights__in_queue(const struct flights *f, struct finding *ret)
 	}
 	ret->cause = VERDICT_GPU_NOT_DONE;
 	ret->waiting = f->unknown;
+}
+
+/* Who has not called it is missing; that its GPU has not started is no wonder. */
+static bool verdict_comm__all_called(const struct verdict_comm *comm, enum nccl_operation operation,
+				     uint64_t sequence)
+{
+	struct range range;
+
+	if (operation >= N_COLLECTIVES || sequence == VERDICT_NO_SEQUENCE)
+		return true;
+	range = verdict_comm__range(comm, operation);
+	return !range.n_known || range.least >= sequence;
 }
 
 bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
@@ -169,7 +182,7 @@ bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 	uint64_t least_ns = MIN_THRESHOLD_NS;
 
 	*ret = (struct finding){.operation = f.operation, .sequence = f.sequence};
-	if (!f.since_ns)
+	if (!f.since_ns || !verdict_comm__all_called(comm, f.operation, f.sequence))
 		return false;
 	ret->since_ns = later(f.since_ns, f.started_ns);
 	if (!flights__some_late(&f, ret) && !flights__none_done(&f, comm, ret)) {

@@ -10,28 +10,28 @@
 
 #include "verdict_private.h"
 
-#define SLICE_NS (NSEC_PER_SEC / 2)
-
 static uint32_t late__cells(uint32_t n_columns)
 {
-	return sizeof(struct late) / 8 + n_columns * (LATE_BURSTS + LATE_SLICES / 2 + 1);
+	return sizeof(struct late) / 8 + n_columns * (LATE_NUMBERS + LATE_SLICES * 3 / 2 + 2);
 }
 
-void verdict_comm__free_late(struct verdict_comm *comm)
+void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
 {
-	struct late *late = comm->late;
+	struct late *late = comm->late[sight];
 
 	if (!late)
 		return;
 	verdict_comm__discharge(comm, late__cells(late->n_columns));
-	free(late->arrivals);
+	free(late->numbers);
 	free(late->burst_us);
 	free(late->waste_us);
+	free(late->late_us);
+	free(late->shares);
 	free(late);
-	comm->late = NULL;
+	comm->late[sight] = NULL;
 }
 
-static struct late *verdict_comm__make_late(struct verdict_comm *comm)
+static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late_sight sight)
 {
 	uint32_t n = comm->room;
 	struct late *late;
@@ -44,25 +44,29 @@ static struct late *verdict_comm__make_late(struct verdict_comm *comm)
 		return NULL;
 	}
 	late->n_columns = n;
-	comm->late = late;
-	late->arrivals = calloc((size_t)n * LATE_BURSTS, sizeof(*late->arrivals));
+	late->slice_ns = MIN_SLICE_NS;
+	comm->late[sight] = late;
+	late->numbers = calloc((size_t)n * LATE_NUMBERS, sizeof(*late->numbers));
 	late->burst_us = calloc(n, sizeof(*late->burst_us));
 	late->waste_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->waste_us));
-	if (!late->arrivals || !late->burst_us || !late->waste_us)
-		verdict_comm__free_late(comm);
-	return comm->late;
+	late->late_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->late_us));
+	late->shares = calloc(n, sizeof(*late->shares));
+	if (!late->numbers || !late->burst_us || !late->waste_us || !late->late_us || !late->shares)
+		verdict_comm__free_late(comm, sight);
+	return comm->late[sight];
 }
 
 static void late__close_slice(struct late *late, uint64_t end_ns)
 {
 	struct slice *slice = &late->slices[late->n_slices % LATE_SLICES];
-	uint32_t *next;
+	size_t next;
 
 	slice->end_ns = end_ns;
 	late->n_slices++;
 	late->slices[late->n_slices % LATE_SLICES] = (struct slice){.start_ns = end_ns};
-	next = late->waste_us + late->n_slices % LATE_SLICES * (size_t)late->n_columns;
-	memset(next, 0, late->n_columns * sizeof(*next));
+	next = late->n_slices % LATE_SLICES * (size_t)late->n_columns;
+	memset(late->waste_us + next, 0, late->n_columns * sizeof(*late->waste_us));
+	memset(late->late_us + next, 0, late->n_columns * sizeof(*late->late_us));
 }
 
 static void late__close_burst(struct late *late)
@@ -75,117 +79,86 @@ static void late__close_burst(struct late *late)
 		waste[c] = sum > ~0U ? ~0U : sum;
 		late->burst_us[c] = 0;
 	}
-	late->n_bursts++;
 }
 
-/* The burst's first number: its arrivals are kept. */
-static void late__open_burst(struct late *late, const struct verdict_comm *comm,
-			     const struct track *track, const struct entry *entry)
+static void late__open_burst(struct late *late, const struct meeting *meeting)
 {
-	uint64_t *row = late->arrivals + late->n_bursts % LATE_BURSTS * (size_t)late->n_columns;
 	struct slice *slice = &late->slices[late->n_slices % LATE_SLICES];
 
+	late->start_ns = meeting->first_ns;
+	late->end_ns = meeting->last_ns;
+	if (!slice->start_ns)
+		slice->start_ns = meeting->first_ns;
+	else if (since(meeting->first_ns, slice->start_ns) >= late->slice_ns)
+		late__close_slice(late, meeting->first_ns);
+}
+
+static void late__add_number(struct late *late, const struct verdict_comm *comm,
+			     const struct meeting *meeting)
+{
+	uint64_t *row = late->numbers + late->n_numbers++ % LATE_NUMBERS * (size_t)late->n_columns;
+
+	uint64_t *sum_us = late->late_us + late->n_slices % LATE_SLICES * (size_t)late->n_columns;
+
 	memset(row, 0, late->n_columns * sizeof(*row));
+	late->slices[late->n_slices % LATE_SLICES].n_numbers++;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint32_t column = comm->members[i].column;
 
-		if (!comm->members[i].has_left)
-			row[column] = ARRIVAL_TIME(*track__arrival(track, entry, column));
+		row[column] = meeting->times_ns[i];
+		if (meeting->times_ns[i])
+			sum_us[column] += (meeting->times_ns[i] - meeting->first_ns) / 1000;
 	}
-	late->start_ns = entry->first_ns;
-	late->end_ns = entry->last_ns;
-	if (!slice->start_ns)
-		slice->start_ns = entry->first_ns;
-	else if (since(entry->first_ns, slice->start_ns) >= SLICE_NS)
-		late__close_slice(late, entry->first_ns);
 }
 
-uint64_t select__nth(uint64_t *values, uint32_t n, uint32_t k)
+static uint64_t meeting__median_ns(const struct meeting *meeting, uint32_t n_members)
 {
-	uint32_t low = 0, high = n - 1;
-
-	while (low < high) {
-		uint64_t pivot = values[(low + high) / 2];
-		uint32_t i = low, j = high;
-
-		while (i <= j) {
-			uint64_t value;
-
-			while (values[i] < pivot)
-				i++;
-			while (values[j] > pivot)
-				j--;
-			if (i > j)
-				break;
-			value = values[i];
-			values[i++] = values[j];
-			values[j] = value;
-			if (!j)
-				break;
-			j--;
-		}
-		if (k <= j)
-			high = j;
-		else if (k >= i)
-			low = i;
-		else
-			break;
-	}
-	return values[k];
-}
-
-static uint64_t verdict_comm__median_arrival(const struct verdict_comm *comm,
-					     const struct track *track, const struct entry *entry)
-{
-	uint64_t times[MAX_MEMBERS];
+	double times[MAX_MEMBERS];
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (!comm->members[i].has_left)
-			times[n++] = ARRIVAL_TIME(
-				*track__arrival(track, entry, comm->members[i].column));
+	for (uint32_t i = 0; i < n_members; i++) {
+		if (meeting->times_ns[i])
+			times[n++] = meeting->times_ns[i];
 	}
-	return select__nth(times, n, (n - 1) / 2);
+	return doubles__nth(times, n, (n - 1) / 2);
 }
 
 static void late__take(struct late *late, const struct verdict_comm *comm,
-		       const struct track *track, const struct entry *entry)
+		       const struct meeting *meeting)
 {
-	uint64_t median_ns = verdict_comm__median_arrival(comm, track, entry);
+	uint64_t median_ns = meeting__median_ns(meeting, comm->n_members);
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		uint32_t column = comm->members[i].column;
-		uint64_t late_ns;
+		uint32_t *burst_us = &late->burst_us[comm->members[i].column];
+		uint64_t late_us = since(meeting->times_ns[i], median_ns) / 1000;
 
-		if (comm->members[i].has_left)
+		if (late_us < LATE_NS / 1000)
 			continue;
-		late_ns = since(ARRIVAL_TIME(*track__arrival(track, entry, column)), median_ns);
-		if (late_ns < LATE_NS)
-			continue;
-		late_ns /= 1000;
-		if (late_ns > late->burst_us[column])
-			late->burst_us[column] = late_ns > ~0U ? ~0U : late_ns;
+		late_us *= meeting->weight;
+		if (late_us > *burst_us)
+			*burst_us = late_us > ~0U ? ~0U : late_us;
 	}
 }
 
-void verdict_comm__gather_lateness(struct verdict_comm *comm, const struct track *track,
-				   const struct entry *entry)
+void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
+				   const struct meeting *meeting)
 {
-	struct late *late = comm->late;
+	struct late *late = comm->late[sight];
 
 	if (late && late->n_columns < comm->n_columns) {
-		verdict_comm__free_late(comm);
+		verdict_comm__free_late(comm, sight);
 		late = NULL;
 	}
 	if (!late)
-		late = verdict_comm__make_late(comm);
+		late = verdict_comm__make_late(comm, sight);
 	if (!late)
 		return;
-	if (late->end_ns && entry->first_ns > late->end_ns)
+	if (late->end_ns && meeting->first_ns > late->end_ns)
 		late__close_burst(late);
-	if (!late->end_ns || entry->first_ns > late->end_ns)
-		late__open_burst(late, comm, track, entry);
-	late->end_ns = later(late->end_ns, entry->last_ns);
-	if (entry->last_ns - entry->first_ns >= LATE_NS)
-		late__take(late, comm, track, entry);
+	if (!late->end_ns || meeting->first_ns > late->end_ns)
+		late__open_burst(late, meeting);
+	late->end_ns = later(late->end_ns, meeting->last_ns);
+	late__add_number(late, comm, meeting);
+	if (meeting->is_waited && meeting->last_ns - meeting->first_ns >= LATE_NS)
+		late__take(late, comm, meeting);
 }

@@ -40,22 +40,24 @@ struct range verdict_comm__range(const struct verdict_comm *comm, enum nccl_oper
 	return range;
 }
 
-uint64_t verdict_comm__wanted_since(const struct verdict_comm *comm, enum nccl_operation operation,
-				    uint64_t number)
+/* By the first call of that number; else since it was first seen to be behind. */
+uint64_t verdict_comm__wanted_since(struct verdict_comm *comm, uint32_t index,
+				    enum nccl_operation operation)
 {
+	struct member *m = &comm->members[index];
+	uint64_t number = m->reached[operation] + 1;
 	const struct entry *entry = verdict_comm__entry(comm, operation, number);
-	uint64_t first_ns = ~0ULL;
+	struct range range = verdict_comm__range(comm, operation);
 
+	if (!range.n_known || number > range.most)
+		return ~0ULL;
 	if (entry)
 		return entry->first_ns;
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		const struct member *m = &comm->members[i];
-
-		if (!m->has_left && m->reached[operation] != VERDICT_NO_SEQUENCE &&
-		    m->reached[operation] >= number && m->reached_ns[operation] < first_ns)
-			first_ns = m->reached_ns[operation];
+	if (m->behind[operation] != number) {
+		m->behind[operation] = number;
+		m->behind_ns[operation] = comm->owner->now_ns;
 	}
-	return first_ns;
+	return m->behind_ns[operation];
 }
 
 /* The numbers of all operations, and how far behind ranks are. */
@@ -66,6 +68,12 @@ struct numbers {
 	bool any_uneven;
 };
 
+/* After a loss the numbers of a rare operation may be those of long ago. */
+bool verdict_comm__is_sure(const struct verdict_comm *comm, enum nccl_operation operation)
+{
+	return comm->lost_ns || !(comm->unsure >> operation & 1);
+}
+
 static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 {
 	struct numbers n = {};
@@ -74,6 +82,8 @@ static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 		struct range range = verdict_comm__range(comm, op);
 
 		n.ranges[op] = range;
+		if (!verdict_comm__is_sure(comm, op))
+			continue;
 		n.is_known[op] = range.n_known == comm->n_living;
 		n.is_uneven[op] = range.n_known > 1 && range.least < range.most;
 		n.any_uneven |= n.is_uneven[op];
@@ -140,15 +150,17 @@ static uint64_t member__still_since(const struct member *m)
 }
 
 /* Which of the calls that a culprit owes was wanted first. */
-static void verdict_comm__first_wanted(const struct verdict_comm *comm, const struct numbers *n,
-				       const struct member *m, struct finding *f)
+static void verdict_comm__first_wanted(struct verdict_comm *comm, const struct numbers *n,
+				       uint32_t index, struct finding *f)
 {
+	const struct member *m = &comm->members[index];
+
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		uint64_t wanted_ns;
 
 		if (!member__is_behind(m, n, op))
 			continue;
-		wanted_ns = verdict_comm__wanted_since(comm, op, m->reached[op] + 1);
+		wanted_ns = verdict_comm__wanted_since(comm, index, op);
 		if (wanted_ns >= f->since_ns)
 			continue;
 		f->since_ns = wanted_ns;
@@ -181,16 +193,6 @@ static bool verdict_comm__crosses(struct verdict_comm *comm, const struct number
 	return false;
 }
 
-/* Until just now it waited somewhere else: it still has to do what it does before its next call. */
-static bool verdict_comm__was_excused(const struct verdict_comm *comm, const struct member *m,
-				      uint64_t now_ns)
-{
-	uint64_t usual_ns = habit__nth(&comm->pauses, 2, now_ns);
-
-	return since(now_ns, m->excused_ns) < later(MIN_THRESHOLD_NS, usual_ns + usual_ns / 4) &&
-	       since(now_ns, m->excused_ns) > NSEC_PER_SEC;
-}
-
 static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_ns,
 					struct finding *f)
 {
@@ -203,7 +205,7 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		if (rank_set__has(&f->culprits, i))
-			verdict_comm__first_wanted(comm, &n, &comm->members[i], f);
+			verdict_comm__first_wanted(comm, &n, i, f);
 	}
 	if (f->since_ns == ~0ULL)
 		return false;
@@ -216,7 +218,6 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 		if (!rank_set__has(&f->culprits, i))
 			continue;
 		if (since(now_ns, member__still_since(&comm->members[i])) < threshold_ns ||
-		    verdict_comm__was_excused(comm, &comm->members[i], now_ns) ||
 		    verdict_comm__crosses(comm, &n, i, threshold_ns, now_ns))
 			return false;
 	}

@@ -63,14 +63,15 @@ void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t
 
 /* verdict_missing.c */
 bool verdict_comm__find_missing(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
-/* When the first peer called that number. */
-uint64_t verdict_comm__wanted_since(const struct verdict_comm *comm, enum nccl_operation operation,
-				    uint64_t number);
+/* Since when others want of that rank a call that they have made; ~0: it is not behind. */
+uint64_t verdict_comm__wanted_since(struct verdict_comm *comm, uint32_t index,
+				    enum nccl_operation operation);
 /* habit: NULL: none. */
 uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct habit *habit,
 				 uint64_t least_ns, uint64_t now_ns);
 enum verdict_state verdict_comm__waits_or_stuck(const struct verdict_comm *comm, uint64_t since_ns,
 						uint64_t now_ns);
+bool verdict_comm__is_sure(const struct verdict_comm *comm, enum nccl_operation operation);
 /* Numbers of one operation: the least and the most of living ranks. */
 struct range {
 	uint64_t least, most;
@@ -95,19 +96,43 @@ bool verdict_comm__find_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
 			       struct finding *ret);
 bool verdict_comm__is_flying(const struct verdict_comm *comm, uint64_t now_ns);
 
-/* verdict_late.c; all came to it */
-void verdict_comm__gather_lateness(struct verdict_comm *comm, const struct track *track,
-				   const struct entry *entry);
-/* The k-th least (0: the least) of n values, whose order changes. */
-uint64_t select__nth(uint64_t *values, uint32_t n, uint32_t k);
-void verdict_comm__free_late(struct verdict_comm *comm);
+#define MIN_SLICE_NS (NSEC_PER_SEC / 2)
+
+/* verdict_late.c: all came to a number, on their hosts or GPUs. */
+struct meeting {
+	uint64_t first_ns, last_ns;
+	uint64_t times_ns[MAX_MEMBERS]; /* by index; 0: has left */
+	uint32_t weight;		/* numbers that it stands for */
+	bool is_waited;			/* the first may have waited for the last */
+};
+void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
+				   const struct meeting *meeting);
+void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
 /* verdict_straggler.c */
-bool verdict_comm__find_straggler(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
+bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sight, uint64_t now_ns,
+				  struct finding *ret);
+/* It was told of all the time lately. */
+bool late__is_recent(const struct late *late, uint64_t now_ns); /* NULL: false */
 
 /* verdict_waited.c */
-enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES }; /* open: nothing tells */
-enum waited verdict_comm__is_waited_for(const struct verdict_comm *comm, uint32_t column);
+#define MAX_POINTS LATE_NUMBERS
+/* Numbers, newest first: how late a rank came, and when the others came in the mean. */
+struct points {
+	double lateness[MAX_POINTS], others[MAX_POINTS];
+	uint32_t n;
+};
+enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES };  /* open: nothing tells */
+double points__step_ns(const struct points *points); /* 0: not known */
+/* Do the others wait for it? */
+enum waited points__waited(const struct points *points);
+/* Of a row of arrivals by column; false: somebody is not in it, or there are no others. */
+bool points__add(struct points *points, const struct verdict_comm *comm, const uint64_t *row,
+		 uint32_t column, const struct rank_set *but);
+/* The k-th least (0: the least) of n values, whose order changes. */
+double doubles__nth(double *values, uint32_t n, uint32_t k);
+/* Mean square of successive differences by variance. */
+double doubles__von_neumann(const double *values, uint32_t n);
 /*
  * Student's t of the first 10, 16 or 32 of them is beyond what chance does, though we look all day
  * at many ranks. ret_mean is set when there are that many.
@@ -116,13 +141,14 @@ bool doubles__beyond_chance(const double *values, uint32_t n, double *ret_mean);
 
 /* verdict_timed.c */
 void verdict_comm__free_timed(struct verdict_comm *comm);
-/* ret_known: GPUs tell, so that host calls need not. */
-bool verdict_comm__find_late_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
-				    struct finding *ret, bool *ret_known);
 bool verdict_comm__find_slow(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
 
 /* verdict_chain.c */
 void verdicts__chain(struct verdicts *verdicts);
+struct finding verdict_comm__nothing(const struct verdict_comm *comm);
+
+/* verdict_acquit.c */
+void verdicts__acquit(struct verdicts *verdicts);
 
 /* verdict_words.c */
 struct text {

@@ -17,7 +17,8 @@
  * verdict_straggler.c what follows from that
  * verdict_waited.c    whether the others wait for the late one; chance
  * verdict_timed.c     the same by GPU times; transfers slower than they were
- * verdict_chain.c     who is late only because it waits in another communicator
+ * verdict_chain.c     who does not call because it waits in another communicator
+ * verdict_acquit.c    who comes late because of another communicator
  * verdict_judge.c     from findings to the state that holds
  * verdict_text.c      names
  * verdict_words.c     what sentences are made of
@@ -40,7 +41,7 @@
 #define MAX_PAIRS	4096	  /* of sender and receiver, in one communicator */
 #define RING_ENTRIES	128	  /* numbers of one operation that are remembered */
 #define LOG_CALLS	32	  /* of a rank */
-#define LATE_BURSTS	64
+#define LATE_NUMBERS	512
 #define LATE_SLICES	128
 #define TIMED_ENTRIES	32
 #define SLOW_CLASSES	16 /* operation and size */
@@ -119,6 +120,9 @@ struct lateness {
 	uint32_t n[2], n_last[2];
 };
 
+/* Where lateness is seen: at the call, or at the start on the GPU. */
+enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
+
 /* What the judge keeps of a rank beside what it shows. */
 struct member {
 	uint32_t column; /* of everything that is kept by columns; stays as ranks come and go */
@@ -126,19 +130,25 @@ struct member {
 	bool is_blamed; /* that its end left others waiting was confirmed */
 	enum verdict_end how;
 	uint64_t left_ns;
-	uint64_t active_ns;		  /* it last called or moved; 0: never seen */
-	uint64_t excused_ns;		  /* it last waited in another communicator */
-	uint64_t told_ns;		  /* anything at all was last told of it */
-	uint64_t reached[NCCL_OP_MAX];	  /* VERDICT_NO_SEQUENCE: not known */
-	uint64_t reached_ns[NCCL_OP_MAX]; /* since when it stands there */
-	uint64_t called[NCCL_OP_MAX];	  /* number of the last call told of */
+	uint64_t active_ns;		   /* it last called or moved; 0: never seen */
+	uint64_t excused_ns;		   /* it last waited in another communicator */
+	uint64_t acquitted_ns;		   /* it was last late for what happens in another one */
+	uint64_t told_ns;		   /* anything at all was last told of it */
+	uint64_t reached[NCCL_OP_MAX];	   /* VERDICT_NO_SEQUENCE: not known */
+	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
+	uint64_t numbered_ns[NCCL_OP_MAX]; /* when it was last told, changed or not */
+	uint64_t called[NCCL_OP_MAX];	   /* number of the last call told of */
+	uint64_t behind[N_COLLECTIVES];	   /* the number at which it was seen behind others, */
+	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */
 	bool is_gap;		     /* the next call's predecessor is not known */
 	bool peers_unsure;	     /* Sends or Recvs may have been lost */
 	struct lateness lateness;
-	enum nccl_operation late_operation; /* where it was last the last; NCCL_OP_MAX: nowhere */
-	uint64_t late_sequence;
+	struct {
+		enum nccl_operation operation;
+		uint64_t sequence;
+	} late[LATE_SIGHTS];	 /* where it was last the last; NCCL_OP_MAX: nowhere */
 	uint64_t gpu_since_ns;	 /* since when its oldest launch is the oldest */
 	uint64_t gpu_started_ns; /* when that was first known to run; 0: it is not */
 	char error[32];		 /* "": none */
@@ -179,6 +189,7 @@ struct finding {
 	enum nccl_operation operation;
 	uint64_t sequence;
 	struct rank_set culprits, waiting;
+	bool in_queue; /* whether any GPU has begun is not known, or none has */
 };
 
 /* The disagreement that is remembered. */
@@ -197,21 +208,29 @@ struct disagreement {
 
 /*
  * Who keeps whom waiting. Numbers whose arrivals overlap in time are one burst: within it, lateness
- * is counted once. Slices add up bursts: half a second, or one burst when they are rarer.
+ * is counted once. Slices add up the bursts of a step, or of half a second when steps are shorter.
  */
 struct slice {
 	uint64_t start_ns, end_ns;
+	uint32_t n_numbers;
 };
 
 struct late {
 	uint32_t n_columns;
 	uint64_t start_ns, end_ns; /* of the burst under way; 0: none */
-	uint64_t n_bursts, n_slices, n_evaluated;
-	uint64_t *arrivals; /* [LATE_BURSTS][n_columns] at a burst's first number */
+	uint64_t n_numbers, n_slices, n_evaluated;
+	uint64_t slice_ns;  /* a step, but no less than half a second */
+	uint64_t *numbers;  /* [LATE_NUMBERS][n_columns] when each rank came */
 	uint32_t *burst_us; /* [n_columns] lateness in the burst under way */
 	uint32_t *waste_us; /* [LATE_SLICES][n_columns] */
+	uint64_t *
+		late_us; /* [LATE_SLICES][n_columns] sum over the numbers, from the first to come */
 	struct slice slices[LATE_SLICES];
-	struct rank_set culprits; /* columns; of the last evaluation */
+	struct rank_set culprits;   /* columns; of the last evaluation */
+	struct rank_set suspects;   /* columns; late in many slices, be it for what it may */
+	struct rank_set unpunctual; /* columns; late in some */
+	float *shares;		    /* [n_columns] of the time that is lost to it */
+	uint32_t scale;		    /* slices taken together, where the culprits were found */
 	uint64_t since_ns;
 	double share, waste; /* of the slices that the first culprit is late in; of the time */
 };
@@ -243,23 +262,12 @@ struct timed_rank {
 	uint64_t start_ns, duration_ns; /* 0: not known; did not come */
 };
 
-struct gpu_sample {
-	uint64_t time_ns, interval_ns; /* between two numbers of that operation */
-	uint64_t sequence;
-	enum nccl_operation operation;
-	uint64_t lateness_ns; /* of the last; 0: none that others waited for */
-	uint32_t column;
-};
-#define GPU_SAMPLES 64
-
 struct timed {
 	uint32_t n_columns;
 	struct timed_entry entries[TIMED_ENTRIES];
 	struct timed_rank *ranks; /* [TIMED_ENTRIES][n_columns] */
 	struct transfer transfers[SLOW_CLASSES];
-	struct gpu_sample samples[GPU_SAMPLES];
-	uint64_t n_samples;
-	uint64_t last_sequence[NCCL_OP_MAX], last_start_ns[NCCL_OP_MAX];
+	uint64_t last_sequence[NCCL_OP_MAX];
 };
 
 /* What one rank has sent to another, and what that has received from it: calls. */
@@ -293,13 +301,15 @@ struct verdict_comm {
 	bool is_refused;   /* counted as one that found no room */
 	uint64_t known_ns, active_ns;
 	uint64_t lost_ns;    /* 0: nothing, or seen at one number since */
+	uint64_t loss_ns;    /* the last loss */
+	uint32_t unsure;     /* bit per operation: not seen at one number since */
 	uint64_t n_compared; /* numbers at which all came */
 	struct track *tracks[N_COLLECTIVES];
 	enum nccl_operation first_operation; /* of all that were seen from the creation on */
 	uint64_t first_sequence;	     /* 0: not known */
 	struct habit pauses, flights, runs, sends;
 	struct disagreement mismatch;
-	struct late *late;
+	struct late *late[LATE_SIGHTS];
 	struct timed *timed;
 	struct pair *pairs;
 	bool pairs_blind; /* there were too many */

@@ -134,50 +134,48 @@ static void transfer__add(struct transfer *t, uint64_t duration_ns, uint64_t now
 
 /* ---- lateness ---- */
 
-static void timed__sample(struct timed *timed, const struct verdict_comm *comm,
-			  const struct timed_entry *entry, uint64_t now_ns)
+/*
+ * Where others wait, their kernels take longer than that of the last to start by most of its
+ * lateness. When not every number is timed, one stands for all since the one before it.
+ */
+static void verdict_comm__meet_on_gpu(struct verdict_comm *comm, const struct timed_entry *entry)
 {
-	struct gpu_sample *sample = &timed->samples[timed->n_samples % GPU_SAMPLES];
-	uint64_t starts[MAX_MEMBERS], durations[MAX_MEMBERS], first_ns, lateness_ns;
-	const struct timed_rank *last = NULL;
-	uint32_t n = 0, column = 0;
-	int op = entry->operation;
+	uint64_t *last_sequence = &comm->timed->last_sequence[entry->operation];
+	struct meeting meeting = {.first_ns = ~0ULL, .weight = 1};
+	double durations[MAX_MEMBERS];
+	uint64_t last_duration_ns = 0;
+	uint32_t n = 0, last = 0;
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		const struct timed_rank *rank = timed__rank(timed, entry, comm->members[i].column);
+		const struct timed_rank *rank =
+			timed__rank(comm->timed, entry, comm->members[i].column);
 
 		if (comm->members[i].has_left)
 			continue;
 		if (!rank->start_ns)
 			return;
-		starts[n] = rank->start_ns;
+		meeting.times_ns[i] = rank->start_ns;
 		durations[n++] = rank->duration_ns;
-		if (last && rank->start_ns <= last->start_ns)
+		if (rank->start_ns < meeting.first_ns)
+			meeting.first_ns = rank->start_ns;
+		if (rank->start_ns <= meeting.last_ns)
 			continue;
-		last = rank;
-		column = comm->members[i].column;
+		meeting.last_ns = rank->start_ns;
+		last_duration_ns = rank->duration_ns;
+		last = i;
 	}
 	if (n < 2)
 		return;
-	first_ns = select__nth(starts, n, 0);
-	lateness_ns = last->start_ns - select__nth(starts, n, (n - 1) / 2);
-	/* the median rank must have been in its kernel for most of that longer than the last */
-	if (lateness_ns < LATE_NS ||
-	    since(select__nth(durations, n, n / 2), last->duration_ns) < lateness_ns / 2)
-		lateness_ns = 0;
-	*sample = (struct gpu_sample){
-		.time_ns = now_ns,
-		.operation = entry->operation,
-		.sequence = entry->sequence,
-		.lateness_ns = lateness_ns,
-		.column = column,
-	};
-	if (timed->last_sequence[op] && entry->sequence > timed->last_sequence[op])
-		sample->interval_ns = since(first_ns, timed->last_start_ns[op]) /
-				      (entry->sequence - timed->last_sequence[op]);
-	timed->last_sequence[op] = entry->sequence;
-	timed->last_start_ns[op] = first_ns;
-	timed->n_samples += sample->interval_ns > 0;
+	comm->members[last].late[LATE_ON_GPU].operation = entry->operation;
+	comm->members[last].late[LATE_ON_GPU].sequence = entry->sequence;
+	meeting.is_waited = since(doubles__nth(durations, n, n / 2), last_duration_ns) >=
+			    (meeting.last_ns - meeting.first_ns) / 2;
+	if (*last_sequence && entry->sequence > *last_sequence)
+		meeting.weight = entry->sequence - *last_sequence < 64
+					 ? entry->sequence - *last_sequence
+					 : 64;
+	*last_sequence = entry->sequence;
+	verdict_comm__gather_lateness(comm, LATE_ON_GPU, &meeting);
 }
 
 static void verdict_comm__timed_all(struct verdict_comm *comm, const struct timed_entry *entry)
@@ -196,7 +194,7 @@ static void verdict_comm__timed_all(struct verdict_comm *comm, const struct time
 	if (entry->bytes)
 		transfer__add(timed__transfer(timed, entry->operation, entry->bytes, now_ns),
 			      shortest_ns, now_ns);
-	timed__sample(timed, comm, entry, now_ns);
+	verdict_comm__meet_on_gpu(comm, entry);
 }
 
 void verdicts__timed(struct verdicts *verdicts, const struct verdict_timed *told)
@@ -226,93 +224,6 @@ void verdicts__timed(struct verdicts *verdicts, const struct verdict_timed *told
 	rank->duration_ns = told->duration_ns;
 	if (++entry->n_came == comm->n_living)
 		verdict_comm__timed_all(comm, entry);
-}
-
-/* ---- what follows ---- */
-
-#define SAMPLES_NS (30 * NSEC_PER_SEC)
-#define SPAN_NS	   (4500 * NSEC_PER_MSEC)
-
-/* The recent samples at which somebody was waited for, newest first. */
-struct samples {
-	const struct gpu_sample *late[GPU_SAMPLES];
-	uint32_t n, n_late;
-	double interval_ns; /* mean of all */
-};
-
-static struct samples timed__samples(const struct timed *timed, uint64_t now_ns)
-{
-	struct samples s = {};
-
-	for (uint64_t k = 1; k <= timed->n_samples && k < GPU_SAMPLES; k++) {
-		const struct gpu_sample *sample =
-			&timed->samples[(timed->n_samples - k) % GPU_SAMPLES];
-
-		if (since(now_ns, sample->time_ns) > (s.n < 16 ? HABIT_NS : SAMPLES_NS))
-			break;
-		s.n++;
-		s.interval_ns += sample->interval_ns;
-		if (sample->lateness_ns)
-			s.late[s.n_late++] = sample;
-	}
-	s.interval_ns /= s.n ? s.n : 1;
-	return s;
-}
-
-static bool samples__blame(const struct samples *s, uint32_t column)
-{
-	double series[GPU_SAMPLES], mean = 0, waste = 0;
-	uint32_t n_own = 0;
-
-	for (uint32_t i = 0; i < s->n_late; i++) {
-		bool is_own = s->late[i]->column == column;
-
-		series[i] =
-			is_own ? (double)s->late[i]->lateness_ns : -(double)s->late[i]->lateness_ns;
-		n_own += is_own;
-		waste += is_own ? series[i] : 0;
-	}
-	waste /= s->n * s->interval_ns;
-	if (n_own * 10 < s->n_late * 8 || !doubles__beyond_chance(series, s->n_late, &mean))
-		return false;
-	return waste >= 0.05 || (mean >= 10 * NSEC_PER_MSEC && waste >= 0.02);
-}
-
-bool verdict_comm__find_late_on_gpu(const struct verdict_comm *comm, uint64_t now_ns,
-				    struct finding *ret, bool *ret_known)
-{
-	struct samples s;
-	uint32_t column;
-
-	*ret_known = false;
-	if (!comm->timed)
-		return false;
-	s = timed__samples(comm->timed, now_ns);
-	*ret_known = s.n >= GPU_SAMPLES / 2;
-	if (s.n_late < 10 || since(s.late[0]->time_ns, s.late[s.n_late - 1]->time_ns) < SPAN_NS ||
-	    since(now_ns, s.late[0]->time_ns) >
-		    SPAN_NS + 3 * (s.late[0]->time_ns - s.late[9]->time_ns) / 9)
-		return false;
-	column = s.late[0]->column;
-	if (!samples__blame(&s, column)) {
-		column = s.late[1]->column;
-		if (!samples__blame(&s, column))
-			return false;
-	}
-	*ret = (struct finding){
-		.state = VERDICT_STRAGGLER,
-		.cause = VERDICT_LATE_ON_GPU,
-		.since_ns = s.late[s.n_late - 1]->time_ns,
-		.operation = s.late[0]->operation,
-		.sequence = s.late[0]->sequence,
-	};
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (!comm->members[i].has_left)
-			rank_set__add(comm->members[i].column == column ? &ret->culprits
-									: &ret->waiting,
-				      i);
-	}
-	return true;
 }
 
 bool verdict_comm__find_slow(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret)

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Late is only who is waited for. Where ranks wait for one another, the peers' next call follows
- * the late rank's arrival: the later that, the longer their interval (slope 1), and its lateness
- * begins anew at every number. Where they do not (hosts that run ahead, or jobs that never wait),
- * the peers' interval knows nothing of the lateness (slope 0), which wanders instead.
+ * Late is only who is waited for. Where ranks wait for one another, the others come to the next
+ * step the later, the later the late rank came to this one: over a step, their interval grows with
+ * its lateness (slope 1). Where they do not (hosts that run ahead of their GPUs, or ranks that
+ * drift), their interval knows nothing of its lateness (slope 0; 1/2 where each is only imprecise
+ * about its own pace). Where noise leaves that open, how the lateness varies from slice to slice
+ * may tell: begun anew at every step, it has von Neumann's ratio near 2; where it wanders, near 0.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "verdict_private.h"
 
-#define MIN_BURSTS 10
+#define MIN_STEPS 20 /* fewer, and a random walk looks as if it began anew */
+#define MAX_LAG	  24
 
 /* Mean and variance of a few values. */
 struct moments {
@@ -25,7 +27,7 @@ static struct moments moments__of(const double *values, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		m.mean += values[i] / n;
 	for (uint32_t i = 0; i < n; i++)
-		m.variance += (values[i] - m.mean) * (values[i] - m.mean) / (n - 1);
+		m.variance += (values[i] - m.mean) * (values[i] - m.mean) / (n > 1 ? n - 1 : 1);
 	return m;
 }
 
@@ -47,16 +49,182 @@ bool doubles__beyond_chance(const double *values, uint32_t n, double *ret_mean)
 	return false;
 }
 
-/* Of the bursts, newest first: lateness of the rank, and the mean arrival of the others. */
-struct bursts {
-	double lateness[LATE_BURSTS], others[LATE_BURSTS];
-	uint32_t n;
-};
-
-static bool late__burst(const struct verdict_comm *comm, const uint64_t *row, uint32_t column,
-			double *ret_others, double *ret_lateness)
+double doubles__von_neumann(const double *values, uint32_t n)
 {
-	const uint64_t base = comm->late->start_ns;
+	struct moments m = moments__of(values, n);
+	double sum = 0;
+
+	for (uint32_t i = 0; i + 1 < n; i++)
+		sum += (values[i + 1] - values[i]) * (values[i + 1] - values[i]) / (n - 1);
+	return m.variance > 0 ? sum / m.variance : 2;
+}
+
+double doubles__nth(double *values, uint32_t n, uint32_t k)
+{
+	int low = 0, high = n - 1, place = k;
+
+	while (low < high) {
+		double pivot = values[place], value;
+		int i = low, j = high;
+
+		do {
+			while (values[i] < pivot)
+				i++;
+			while (pivot < values[j])
+				j--;
+			if (i > j)
+				break;
+			value = values[i];
+			values[i++] = values[j];
+			values[j--] = value;
+		} while (i <= j);
+		if (j < place)
+			low = i;
+		if (place < i)
+			high = j;
+	}
+	return values[place];
+}
+
+static double doubles__median(const double *values, uint32_t n)
+{
+	double copy[MAX_POINTS];
+
+	memcpy(copy, values, n * sizeof(*values));
+	return doubles__nth(copy, n, n / 2);
+}
+
+/* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
+static void doubles__clamp(double *values, uint32_t n)
+{
+	double distances[MAX_POINTS], median = doubles__median(values, n), limit;
+
+	for (uint32_t i = 0; i < n; i++)
+		distances[i] = fabs(values[i] - median);
+	limit = 6 * doubles__median(distances, n);
+	for (uint32_t i = 0; i < n && limit > 0; i++)
+		values[i] = fmin(fmax(values[i], median - limit), median + limit);
+}
+
+/* The others' intervals from each point to the one `lag` later; points are newest first. */
+static uint32_t points__intervals(const struct points *p, uint32_t lag, double *ret)
+{
+	for (uint32_t i = lag; i < p->n; i++)
+		ret[i - lag] = p->others[i - lag] - p->others[i];
+	return p->n - lag;
+}
+
+/* But for the greatest and the least fortieth: pauses are few, the ends of steps are not. */
+static struct moments moments__of_most(double *values, uint32_t n)
+{
+	double low = doubles__nth(values, n, n / 40),
+	       high = doubles__nth(values, n, n - 1 - n / 40);
+
+	for (uint32_t i = 0; i < n; i++)
+		values[i] = fmin(fmax(values[i], low), high);
+	return moments__of(values, n);
+}
+
+/* The changes of lateness over so many points. */
+static uint32_t points__changes(const struct points *p, uint32_t lag, double *ret)
+{
+	for (uint32_t i = lag; i < p->n; i++)
+		ret[i - lag] = p->lateness[i - lag] - p->lateness[i];
+	return p->n - lag;
+}
+
+/* How many points make a step: the lag at which intervals and lateness vary least. */
+static uint32_t points__lag(const struct points *p, double *ret_step_ns)
+{
+	double values[MAX_POINTS], best = 0;
+	uint32_t best_lag = 1;
+
+	*ret_step_ns = 0;
+	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
+		uint32_t n = points__intervals(p, lag, values);
+		struct moments m = moments__of_most(values, n);
+		double variance = m.variance;
+
+		points__changes(p, lag, values);
+		variance += moments__of_most(values, n).variance;
+		if (lag > 1 && variance >= best * 0.7)
+			continue;
+		best = variance;
+		best_lag = lag;
+		*ret_step_ns = m.mean;
+	}
+	return best_lag;
+}
+
+double points__step_ns(const struct points *p)
+{
+	double step_ns;
+
+	points__lag(p, &step_ns);
+	return step_ns;
+}
+
+/* Every lag-th value from that one on. */
+static uint32_t doubles__pick(const double *values, uint32_t n, uint32_t first, uint32_t lag,
+			      double *ret)
+{
+	uint32_t n_picked = 0;
+
+	for (uint32_t i = first; i < n; i += lag)
+		ret[n_picked++] = values[i];
+	return n_picked;
+}
+
+/* Points at one place in the step are compared with one another: each has the usual taken off. */
+static void doubles__level(double *values, uint32_t n, uint32_t lag)
+{
+	double phase_values[MAX_POINTS], usual;
+
+	for (uint32_t phase = 0; phase < lag; phase++) {
+		uint32_t n_phase = doubles__pick(values, n, phase, lag, phase_values);
+
+		usual = doubles__nth(phase_values, n_phase, n_phase / 2);
+		for (uint32_t i = phase; i < n; i += lag)
+			values[i] -= usual;
+	}
+	doubles__clamp(values, n);
+}
+
+static enum waited points__slope(const struct points *p, uint32_t lag)
+{
+	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, dd = 0, slope, error;
+	uint32_t n = points__intervals(p, lag, intervals);
+
+	if (n < MIN_STEPS * lag)
+		return WAITED_OPEN;
+	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
+	doubles__level(lateness, n, lag);
+	doubles__level(intervals, n, lag);
+	for (uint32_t i = 0; i < n; i++) {
+		ll += lateness[i] * lateness[i];
+		ld += lateness[i] * intervals[i];
+		dd += intervals[i] * intervals[i];
+	}
+	if (ll <= 0)
+		return WAITED_OPEN;
+	slope = ld / ll;
+	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
+	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3)
+		return WAITED_YES;
+	return slope + 2 * error <= 0.9 ? WAITED_NO : WAITED_OPEN;
+}
+
+enum waited points__waited(const struct points *p)
+{
+	double step_ns;
+
+	return p->n < MIN_STEPS ? WAITED_OPEN : points__slope(p, points__lag(p, &step_ns));
+}
+
+bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,
+		 uint32_t column, const struct rank_set *but)
+{
+	const uint64_t base = row[column];
 	double sum = 0;
 	uint32_t n = 0;
 
@@ -67,112 +235,15 @@ static bool late__burst(const struct verdict_comm *comm, const uint64_t *row, ui
 			continue;
 		if (!row[m->column])
 			return false;
-		if (m->column == column || rank_set__has(&comm->late->culprits, m->column))
+		if (m->column == column || rank_set__has(but, m->column))
 			continue;
 		sum += (double)(int64_t)(row[m->column] - base);
 		n++;
 	}
-	if (!n)
+	if (!n || p->n == MAX_POINTS)
 		return false;
-	*ret_others = sum / n;
-	*ret_lateness = (double)(int64_t)(row[column] - base) - *ret_others;
+	p->lateness[p->n] = -sum / n;
+	/* doubles are exact to the nanosecond for a hundred days */
+	p->others[p->n++] = (double)base + sum / n;
 	return true;
-}
-
-static struct bursts late__bursts(const struct verdict_comm *comm, uint32_t column)
-{
-	const struct late *late = comm->late;
-	struct bursts b = {};
-	uint64_t n = late->n_bursts < LATE_BURSTS ? late->n_bursts : LATE_BURSTS - 1;
-
-	for (uint64_t k = 1; k <= n; k++) {
-		const uint64_t *row =
-			late->arrivals + (late->n_bursts - k) % LATE_BURSTS * late->n_columns;
-
-		if (!late__burst(comm, row, column, &b.others[b.n], &b.lateness[b.n]))
-			break;
-		b.n++;
-	}
-	return b;
-}
-
-static int double__compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double doubles__median(const double *values, uint32_t n)
-{
-	double sorted[LATE_BURSTS];
-
-	memcpy(sorted, values, n * sizeof(*values));
-	qsort(sorted, n, sizeof(*sorted), double__compare);
-	return sorted[n / 2];
-}
-
-/* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
-static void doubles__clamp(double *values, uint32_t n)
-{
-	double distances[LATE_BURSTS], median = doubles__median(values, n), limit;
-
-	for (uint32_t i = 0; i < n; i++)
-		distances[i] = fabs(values[i] - median);
-	limit = 6 * doubles__median(distances, n);
-	if (limit <= 0)
-		return;
-	for (uint32_t i = 0; i < n; i++)
-		values[i] = fmin(fmax(values[i], median - limit), median + limit);
-}
-
-/* Does the others' interval grow with the lateness? */
-static enum waited bursts__slope(const double *lateness, const double *intervals, uint32_t n)
-{
-	struct moments l = moments__of(lateness, n), d = moments__of(intervals, n);
-	double covariance = 0, slope, rest, error;
-
-	if (n < MIN_BURSTS || l.variance <= 0)
-		return WAITED_OPEN;
-	for (uint32_t i = 0; i < n; i++)
-		covariance += (lateness[i] - l.mean) * (intervals[i] - d.mean) / (n - 1);
-	slope = covariance / l.variance;
-	rest = fmax(d.variance - slope * covariance, 0);
-	error = sqrt(rest / (l.variance * (n - 2)));
-	if (error > 0.12)
-		return WAITED_OPEN;
-	return slope >= 0.75 ? WAITED_YES : slope <= 0.6 ? WAITED_NO : WAITED_OPEN;
-}
-
-/*
- * Von Neumann's ratio: mean square of successive differences by variance; 2 for values that know
- * nothing of one another, near 0 for a random walk.
- */
-static double doubles__von_neumann(const double *values, uint32_t n)
-{
-	struct moments m = moments__of(values, n);
-	double sum = 0;
-
-	for (uint32_t i = 0; i + 1 < n; i++)
-		sum += (values[i + 1] - values[i]) * (values[i + 1] - values[i]) / (n - 1);
-	return m.variance > 0 ? sum / m.variance : 2;
-}
-
-enum waited verdict_comm__is_waited_for(const struct verdict_comm *comm, uint32_t column)
-{
-	struct bursts b = late__bursts(comm, column);
-	double intervals[LATE_BURSTS];
-	enum waited waited;
-
-	if (b.n < MIN_BURSTS)
-		return WAITED_OPEN;
-	/* newest first: the interval after a burst ends with the one before it in the array */
-	for (uint32_t i = 1; i < b.n; i++)
-		intervals[i - 1] = b.others[i - 1] - b.others[i];
-	doubles__clamp(b.lateness, b.n);
-	doubles__clamp(intervals, b.n - 1);
-	waited = bursts__slope(b.lateness + 1, intervals, b.n - 1);
-	if (waited != WAITED_OPEN || b.n < 16)
-		return waited;
-	return doubles__von_neumann(b.lateness, b.n) >= 1.2 ? WAITED_YES : WAITED_OPEN;
 }

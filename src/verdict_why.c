@@ -104,7 +104,8 @@ static void why__not_started(const struct verdict *v, struct text *text, uint64_
 	text__add(text, ".");
 }
 
-static void why__not_done(const struct verdict *v, struct text *text, uint64_t age_ns)
+static void why__not_done(const struct verdict_comm *comm, const struct verdict *v,
+			  struct text *text, uint64_t age_ns)
 {
 	text__add(text, "All ranks have called ");
 	text__add_call(text, v->operation, v->sequence);
@@ -116,7 +117,9 @@ static void why__not_done(const struct verdict *v, struct text *text, uint64_t a
 		text__add(text, ", and no GPU gets it done for ");
 	}
 	text__add_age(text, age_ns);
-	text__add(text, v->culprits.n ? "." : ": look at link and network.");
+	text__add(text, v->culprits.n		 ? "."
+			: comm->finding.in_queue ? "; whether they have begun is not known."
+						 : ": look at link and network.");
 }
 
 static void why__elsewhere(const struct verdict *v, struct text *text, uint64_t age_ns)
@@ -152,7 +155,7 @@ static void why__waits(const struct verdict_comm *comm, const struct verdict *v,
 		why__not_started(v, text, age_ns);
 		break;
 	case VERDICT_GPU_NOT_DONE:
-		why__not_done(v, text, age_ns);
+		why__not_done(comm, v, text, age_ns);
 		break;
 	case VERDICT_ELSEWHERE:
 		why__elsewhere(v, text, age_ns);
@@ -171,6 +174,7 @@ static void why__straggler(const struct verdict_comm *comm, const struct verdict
 			   struct text *text)
 {
 	bool is_gpu = v->cause == VERDICT_LATE_ON_GPU;
+	const struct late *late = comm->late[is_gpu ? LATE_ON_GPU : LATE_ON_HOST];
 
 	if (is_gpu) {
 		text__add(text, "The GPU of ");
@@ -181,9 +185,8 @@ static void why__straggler(const struct verdict_comm *comm, const struct verdict
 	text__add(text, is_gpu		     ? " starts last again and again"
 			: v->culprits.n == 1 ? " comes last again and again"
 					     : " come last again and again");
-	if (!is_gpu)
-		text__add(text, ": the others lose %.0f %% of the time to it",
-			  comm->late ? comm->late->waste * 100 : 0);
+	if (late)
+		text__add(text, ": the others lose %.0f %% of the time to it", late->waste * 100);
 	if (v->operation != NCCL_OP_MAX) {
 		text__add(text, "; lately at ");
 		text__add_call(text, v->operation, v->sequence);

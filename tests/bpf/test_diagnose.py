@@ -139,7 +139,7 @@ def test_waiting_is_no_alarm_yet():
 
 
 def test_straggler():
-    sim = job("loop forever { rate 20; @1 pause 40; allreduce world 1000 fp32 }")
+    sim = job("loop forever { pause 20; @1 pause 30; allreduce world 1000 fp32 }")
     status, comm = Diagnose(sim.pids, "--duration", 15).comm()
     assert (status, comm["state"], comm["culprit_ranks"]) == (1, "straggler", [1]), comm
     assert comm["cause"] == "late" and comm["operation"] == "AllReduce", comm
@@ -153,6 +153,25 @@ def test_who_waits_elsewhere_leads_there():
     assert status == 4, said
     assert {comm["next_pid"] for comm in said["communicators"] if comm["state"] == "stuck"} == \
         {sim.pids[3]}, said
+
+
+def test_a_gpu_that_is_busy():
+    """What the plugin tells of its GPU: all have called, and one GPU has not started."""
+    sim = nbt.Sim("comm world config; loop 20 { rate 20; allreduce world 1000 fp32; synchronize }; "
+                  "@1 compute 600000; loop 5 { rate 20; allreduce world 1000 fp32 }; wait",
+                  gpu=True, plugin=nbt.BUILD / "libnccl-profiler-bpftrace.so", hold=False)
+    watch = Diagnose(sim.pids, "--duration", 30, "--stuck-after", 10, "--gpu-timing-budget", 100)
+    watch.begun()
+    nbt.wait_for(lambda: "29 s left" not in watch.progress()[-40:], "the plugin to wake", 60)
+    sim.go()
+    status, comm = watch.comm()
+    assert (status, comm["state"], comm["cause"]) == (4, "stuck", "gpu_not_started"), comm
+    assert comm["culprit_ranks"] == [1] and comm["waiting_ranks"] == [0], comm
+    assert (comm["operation"], comm["sequence"]) == ("AllReduce", 21), comm
+    busy = comm["ranks"][1]["in_flight"]
+    assert busy["launches"] == 5 and (busy["operation"], busy["sequence"]) == ("AllReduce", 21), comm
+    assert busy["started"] is False and busy["seconds"] >= 10, busy
+    assert comm["ranks"][0]["in_flight"]["started"] is True, comm
 
 
 def test_mismatch():

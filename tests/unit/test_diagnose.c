@@ -195,6 +195,18 @@ TEST(stuck_since_before_the_watch)
 	CHECK(says(&f, "last call AllReduce 4710, before this watch "));
 }
 
+TEST(first_sight_is_no_beginning)
+{
+	struct fixture f;
+
+	fixture__stuck(&f);
+	for (int i = 0; i < 8; i++)
+		f.ranks[i].last_ns = 0;
+	CHECK(says(&f, "for at least 74s"));
+	f.ranks[7].last_ns = NOW - 74 * SEC; /* one was seen to call and to wait since */
+	CHECK(says(&f, "8 here), for 74s"));
+}
+
 TEST(another_day_is_named)
 {
 	struct fixture f;
@@ -323,6 +335,16 @@ TEST(on_the_gpu)
 	};
 	CHECK(says(&f, "on its GPU: AllReduce 4711, launched 74s ago, not started"));
 	CHECK(says(&f, "next: nvidia-smi -i 3; dmesg | grep -i xid; then pid 103"));
+}
+
+TEST(no_gpu_gets_it_done)
+{
+	struct fixture f;
+
+	fixture__stuck(&f);
+	f.comms[0].verdict.cause = VERDICT_GPU_NOT_DONE;
+	f.comms[0].verdict.culprits.n = 0;
+	CHECK(says(&f, "next: dmesg | grep -i xid; nvidia-smi nvlink -s; the error counters of"));
 }
 
 TEST(nobody_named_means_every_rank)

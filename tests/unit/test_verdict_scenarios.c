@@ -162,15 +162,16 @@ static void scenario_job(struct scenario *s)
 		job->tensor = chance(0.5) ? 2 : job->n / 2;
 	job->depth = 2 + among(40);
 	job->computes_on_gpu = job->host != HOST_FREE && chance(0.4);
-	if (job->fault == FAULT_STRAGGLER && !job->tensor)
-		job->computes_on_gpu = false;
+	/* what one side computes hides what comes late on the other */
+	if (job->fault == FAULT_STRAGGLER || job->fault == FAULT_GPU_STRAGGLER)
+		job->computes_on_gpu = job->fault == FAULT_GPU_STRAGGLER;
 	scenario_positions(s);
 	scenario_period(s, 60);
 	job->jitter = chance(0.5) ? uniform(0, 0.02) : uniform(0, 0.2);
 	/* what is late by more than seconds is waited for, whatever the reason */
 	if (job->jitter * job->period_ns > 3e8)
 		job->jitter = 3e8 / job->period_ns;
-	job->skew_ns = uniform(0, 0.02) * job->period_ns;
+	job->skew_ns = fmin(uniform(0, 0.02) * job->period_ns, 5e7);
 	job->culprit = job->fault == FAULT_CHECKPOINT ? 0 : among(job->n);
 	job->fault_position = among(job->n_positions);
 	scenario_fit_position(s);
@@ -250,10 +251,12 @@ static void scenario_sight(struct scenario *s)
 	if (job->fault == FAULT_GPU || job->fault == FAULT_LINK)
 		w->tells_gpu = chance(0.8);
 	if (job->fault == FAULT_GPU_STRAGGLER)
-		w->timed_every = chance(0.8) ? 1 + among(3) : 0;
+		w->timed_every = chance(0.8) ? 1 : among(4);
 	/* GPUs that have nothing to do wait for whichever host lags at the moment */
-	if (job->host == HOST_AHEAD && !job->computes_on_gpu)
+	if (job->host == HOST_FREE || (job->host == HOST_AHEAD && !job->computes_on_gpu))
 		w->timed_every = 0;
+	if (job->host == HOST_FREE)
+		w->tells_gpu = false;
 }
 
 static void scenario_leave(struct scenario *s)
@@ -278,7 +281,9 @@ static void scenario_run_job(struct scenario *s)
 	uint64_t step = 0;
 
 	for (int rank = 0; rank < job->n; rank++)
-		job->host_ns[rank] = JOB_START + (uint64_t)uniform(1e6, 2e8);
+		job->host_ns[rank] =
+			JOB_START +
+			(job->host == HOST_FREE ? 200 * MS : (uint64_t)uniform(1e6, 2e8));
 	for (; (!job->n_steps || step < job->n_steps) && job->n_calls < 120000; step++) {
 		uint64_t first_ns = JOB_NEVER;
 
@@ -364,22 +369,22 @@ static bool scenario_sees_straggler(const struct scenario *s)
 	const struct job *job = &s->job;
 	const struct watched *w = &s->watched;
 
-	if (w->timed_every)
-		return job->fault == FAULT_GPU_STRAGGLER;
+	if (w->timed_every == 1)
+		return true;
 	return job->fault == FAULT_STRAGGLER && job->host != HOST_AHEAD && !job->computes_on_gpu;
 }
 
 static void scenario_expect_straggler(struct scenario *s)
 {
 	struct job *job = &s->job;
-	uint64_t ns, needed = 24 * job->period_ns;
+	uint64_t ns, needed = 24 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
 	s->expects = call && scenario_sees_straggler(s);
 	if (!s->expects)
 		return;
 	s->state = VERDICT_STRAGGLER;
-	s->cause = job->fault == FAULT_GPU_STRAGGLER ? VERDICT_LATE_ON_GPU : VERDICT_LATE;
+	s->cause = VERDICT_CAUSES;
 	s->operation = NCCL_OP_MAX;
 	s->wanted_ns = call->time_ns;
 	s->deadline_ns = call->time_ns + (needed > 15 * SEC ? needed : 15 * SEC);
@@ -413,10 +418,10 @@ static void scenario_expect(struct scenario *s)
 	case FAULT_GPU:
 	case FAULT_LINK:
 		call = scenario_fault_call(s, &ns);
-		scenario_expect_call(s, call, ns, VERDICT_WAITING,
+		scenario_expect_call(s, call, later(ns, job->fault_ns), VERDICT_WAITING,
 				     job->fault == FAULT_GPU ? VERDICT_GPU_NOT_STARTED
 							     : VERDICT_GPU_NOT_DONE);
-		s->expects &= s->watched.tells_gpu;
+		s->expects &= s->watched.tells_gpu && s->watched.knows_starts;
 		break;
 	case FAULT_STRAGGLER:
 	case FAULT_GPU_STRAGGLER:
@@ -426,7 +431,7 @@ static void scenario_expect(struct scenario *s)
 		if (!fault_is_mismatch(job->fault))
 			break;
 		call = scenario_fault_call(s, &ns);
-		if (call && ns >= JOB_NEVER)
+		if (call && (ns >= JOB_NEVER || job->fault == FAULT_ORDER))
 			ns = call->time_ns;
 		scenario_expect_call(s, call, ns, VERDICT_MISMATCH, VERDICT_DISAGREE);
 		s->deadline_ns = ns + 5 * SEC;
@@ -477,7 +482,7 @@ static bool scenario_is_expected(const struct scenario *s, const struct verdict 
 
 	return g == s->group && is_state && scenario_names_culprit(s, v, g) &&
 	       (s->cause == VERDICT_CAUSES || v->cause == s->cause) &&
-	       (s->operation == NCCL_OP_MAX ||
+	       (s->operation == NCCL_OP_MAX || (s->has_loss && v->operation == NCCL_OP_MAX) ||
 		(v->operation == s->operation && v->sequence == s->sequence));
 }
 
@@ -508,10 +513,12 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 	case FAULT_GPU:
 	case FAULT_LINK:
 		return waits && (verdict_is_chained(v) || (is_own && verdict_names_only(v, m)) ||
-				 !s->watched.tells_gpu);
+				 !s->watched.tells_gpu || !s->watched.knows_starts);
 	case FAULT_STRAGGLER:
 	case FAULT_GPU_STRAGGLER:
-		return v->state == VERDICT_STRAGGLER && is_own && verdict_names_only(v, m);
+		/* a host that falls behind by many steps is waited for, too */
+		return (v->state == VERDICT_STRAGGLER || v->state == VERDICT_WAITING) && is_own &&
+		       verdict_names_only(v, m);
 	default:
 		return false;
 	}
@@ -520,7 +527,7 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 static bool scenario_is_struck(const struct scenario *s, uint64_t now_ns)
 {
 	if (fault_is_mismatch(s->job.fault))
-		return now_ns + 3 * SEC >= s->wanted_ns;
+		return now_ns + 3 * SEC + (uint64_t)s->job.period_ns >= s->wanted_ns;
 	return s->job.fault_ns ? now_ns >= s->job.fault_ns : s->wanted_ns && now_ns >= s->wanted_ns;
 }
 
@@ -571,7 +578,7 @@ static void scenario_conclude(struct scenario *s, uint64_t now_ns)
 	if (s->expects && s->named_ns && !is_over && state_is_quiet(v->state) &&
 	    s->state != VERDICT_STRAGGLER && !fault_is_mismatch(s->job.fault))
 		scenario_note(s, WRONG, now_ns, v, s->group);
-	if (s->job.fault == FAULT_PAUSE && !s->was_idle &&
+	if (s->job.fault == FAULT_PAUSE && !s->was_idle && !s->has_loss &&
 	    s->job.extra_ns > 3 * s->job.period_ns + 20 * SEC)
 		scenario_note(s, UNNAMED, now_ns, v, s->group);
 }
@@ -607,6 +614,8 @@ static void scenario_attach_to_hang(struct scenario *s)
 		if (s->watched.joins_ns[rank] > latest_ns)
 			latest_ns = s->watched.joins_ns[rank];
 	}
+	/* which of the calls it owes was wanted first cannot be known any more */
+	s->operation = NCCL_OP_MAX;
 	s->wanted_ns = latest_ns;
 	s->deadline_ns = latest_ns + 10 * SEC;
 }
@@ -705,14 +714,17 @@ static void scenario_tell(const struct scenario *s)
 
 	printf("seed %llu: %s: %s: %s\n  %d ranks, tensor %d, host %d, period %.0f ms, jitter %.2f,"
 	       " gpu compute %d, fault at %.2f s, wanted %.2f s, named %.2f s, culprit %d, extra %.1f ms,"
-	       " late %d, loss %d (%.2f), gpu %d, times %llu, hangs %d\n",
+	       " late %d, loss %d (%.2f), gpu %d, times %llu, hangs %d, reached %d;"
+	       " expects %d in group %d: %s %s %llu\n",
 	       (unsigned long long)s->seed, fault_names[job->fault], outcome_names[s->outcome],
 	       s->what, job->n, job->tensor, job->host, job->period_ns / 1e6, job->jitter,
 	       job->computes_on_gpu, ((double)job->fault_ns - JOB_START) / 1e9,
 	       ((double)s->wanted_ns - JOB_START) / 1e9, ((double)s->named_ns - JOB_START) / 1e9,
 	       job->culprit, job->extra_ns / 1e6, s->is_late_attach, s->has_loss,
 	       ((double)s->watched.lost_from_ns - JOB_START) / 1e9, s->watched.tells_gpu,
-	       (unsigned long long)s->watched.timed_every, job->hangs);
+	       (unsigned long long)s->watched.timed_every, job->hangs, s->watched.tells_reached,
+	       s->expects, s->group, verdict_state__name(s->state),
+	       nccl_operation__name(s->operation), (unsigned long long)s->sequence);
 }
 
 TEST(scenarios)

@@ -15,6 +15,7 @@
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/prom_file.c"
+#include "../../src/agent_cost.c"
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
 #include "../../src/textfile_timed.c"
@@ -28,40 +29,8 @@
 #include <sys/wait.h>
 
 #include "stub_tracer.h"
+#include "stub_watch.h"
 #include "unit_prom.h"
-
-/* Names that are others' here. */
-#define numbers verdict_numbers
-#define has	verdict_has
-#include "verdict_sources.h"
-#undef numbers
-#undef has
-
-/* Only holds a judge, whom the tests tell, and errors of every rank. */
-struct watch {
-	struct verdicts *verdicts;
-	uint64_t errors[WATCH_N_ERRORS], refused;
-};
-
-struct verdicts *watch__verdicts(struct watch *watch)
-{
-	return watch->verdicts;
-}
-
-const uint64_t *watch__errors(const struct watch *watch, const struct verdict_member *member)
-{
-	return member->rank ? NULL : watch->errors;
-}
-
-const char *watch_error__name(int error)
-{
-	return error == WATCH_ABORTED ? "ncclCommAbort" : nccl_result__name(error);
-}
-
-uint64_t watch__refused(const struct watch *watch)
-{
-	return watch->refused;
-}
 
 const char *libbpf_version_string(void)
 {
@@ -82,6 +51,7 @@ static inline struct tracer *tracer_new(void)
 {
 	struct tracer *tracer = stub_new();
 
+	tracer->refreshed_ns = now_ns();
 	timings__new(&tracer->timings, hand_out, tracer);
 	return tracer;
 }
