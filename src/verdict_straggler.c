@@ -182,11 +182,11 @@ static enum waited window__is_waited_for(const struct window *w, uint32_t column
 	enum waited waited = points__waited(&p);
 	double lateness_us[MAX_SLICES], ratio;
 
-	if (waited != WAITED_OPEN || streak < 16)
+	if (waited != WAITED_OPEN || streak < 20)
 		return waited;
 	window__lateness(w, column, streak, lateness_us);
 	ratio = doubles__von_neumann(lateness_us, streak);
-	if (ratio >= (streak < 20 ? 1.5 : 1.2))
+	if (ratio >= (streak < 28 ? 1.4 : 1.2))
 		return WAITED_YES;
 	return ratio < 0.5 ? WAITED_NO : WAITED_OPEN;
 }
