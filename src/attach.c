@@ -221,6 +221,7 @@ int attach__work(void *arg, int reply_fd)
 	if (reply.err || !reply.image.n_sites || reply.image.kind != request->kind)
 		return helper__reply(reply_fd, &reply, sizeof(reply), NULL, 0);
 	n = attach_image(request, map_file, &reply.image, fds, &split);
+	reply.made_ns = now_ns();
 	if (n < 0)
 		reply.err = n;
 	reply.has_calls = n > 0 && split;

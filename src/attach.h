@@ -30,7 +30,8 @@ struct attach_reply {
 	int32_t has_calls; /* fds: a link on what handover__covers() says, one on the rest, the file
 			    */
 	struct image image;
-	char path[256]; /* as the process sees it; for people */
+	uint64_t made_ns; /* by then the links were there, CLOCK_MONOTONIC */
+	char path[256];	  /* as the process sees it; for people */
 };
 
 /* A helper_work_fn: arg is a struct attach_request, the reply a struct attach_reply. */

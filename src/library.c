@@ -215,7 +215,7 @@ void library__settle(struct libraries *libraries, struct library *library,
 				nccl_image__reason(&library->image));
 	} else if (n_fds > 0) {
 		library->state = LIBRARY_TRACED;
-		library->traced_ns = now_ns();
+		library->traced_ns = reply->made_ns;
 		if (reply->has_calls && n_fds == 3) {
 			library__keep_calls(library, &reply->image, fds[0], fds[2]);
 			n_fds = 1;

@@ -68,6 +68,7 @@ struct process *processes__add(struct processes *processes, uint32_t tgid, uint6
 	if (!process)
 		return NULL;
 	process->tgid = tgid;
+	process->is_undated = true;
 	process->seen_ns = now;
 	process->pidfd = syscall(SYS_pidfd_open, tgid, 0);
 	if (process->pidfd < 0 ||
@@ -82,7 +83,7 @@ struct process *processes__add(struct processes *processes, uint32_t tgid, uint6
 }
 
 bool process__map(struct process *process, struct library *library,
-		  const struct nb_mapping *mapping)
+		  const struct nb_mapping *mapping, uint64_t since_ns)
 {
 	struct process_mapping *m;
 
@@ -97,6 +98,7 @@ bool process__map(struct process *process, struct library *library,
 	m->start = mapping->start;
 	m->end = mapping->end;
 	m->file_offset = mapping->file_offset;
+	m->since_ns = since_ns;
 	library->n_processes++;
 	return true;
 }

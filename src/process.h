@@ -16,6 +16,7 @@
 struct process_mapping {
 	struct library *library;
 	uint64_t start, end, file_offset; /* of the first executable mapping of that file */
+	uint64_t since_ns;		  /* it was not there before; 0: nobody knows */
 	int link;	  /* on what can be handed over, for this process alone; -1: none */
 	uint64_t link_ns; /* when it was made, CLOCK_MONOTONIC */
 	bool asked;	  /* it is being made */
@@ -77,7 +78,7 @@ struct process {
 	bool has_all;	     /* its communicators were all read, once */
 	bool wants_calls;    /* handed over, and to be probed again */
 	bool captures;	     /* into CUDA graphs: keeps its probes, so that all in them is known */
-	bool came_late;	     /* our probes, to it */
+	bool is_undated;     /* since when probes see all its calls is to be asked */
 	uint64_t covered_ns; /* since when probes see all its calls; 0: they do not */
 	int scan_err;	     /* why its communicators could not be read, 0: they were */
 	void *owner;	     /* the tracer */
@@ -98,9 +99,12 @@ struct process *processes__add(struct processes *processes, uint32_t tgid, uint6
 			       loop_fn *on_exit);
 void processes__remove(struct processes *processes, struct process *process);
 
-/* Notes that the process maps the library; false when it was known, or there is no room. */
+/*
+ * Notes that the process maps the library, and did not before since_ns (0: nobody knows); false
+ * when it was known, or there is no room.
+ */
 bool process__map(struct process *process, struct library *library,
-		  const struct nb_mapping *mapping);
+		  const struct nb_mapping *mapping, uint64_t since_ns);
 
 /* The cooperating plugin in the process; NULL: it has none. */
 const struct process_mapping *process__plugin_mapping(const struct process *process);

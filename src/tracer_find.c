@@ -226,7 +226,7 @@ static void tracer__use(struct tracer *tracer, struct library *library,
 	if (!process)
 		return;
 	library->unused_since_ns = 0;
-	is_new = process__map(process, library, mapping);
+	is_new = process__map(process, library, mapping, since_ns);
 	tracer__attach_cuda(tracer, process);
 	if (!is_new)
 		return;

@@ -130,8 +130,11 @@ static bool mapping__is_covered(const struct process_mapping *m)
 	return !library__can_hand_over(m->library) || m->link >= 0 || m->library->calls.link >= 0;
 }
 
-/* When the last of the links was made that a process needs: we may hear of it much later. */
-static uint64_t process__links_ns(const struct process *process)
+/*
+ * When the last link was made that a process of ours needs and had not from the first: we may hear
+ * of both much later. 0: it had them all.
+ */
+static uint64_t process__probed_ns(const struct process *process)
 {
 	uint64_t last_ns = 0;
 
@@ -139,7 +142,7 @@ static uint64_t process__links_ns(const struct process *process)
 		const struct process_mapping *m = &process->mappings[i];
 		uint64_t ns = m->link >= 0 ? m->link_ns : m->library->calls.link_ns;
 
-		if (library__can_hand_over(m->library) && ns > last_ns)
+		if (library__can_hand_over(m->library) && ns >= m->since_ns && ns > last_ns)
 			last_ns = ns;
 	}
 	return last_ns;
@@ -148,20 +151,20 @@ static uint64_t process__links_ns(const struct process *process)
 /* Since when do probes see all its calls? Those made before cannot be told to be all. */
 static void process__note_cover(struct tracer *tracer, struct process *process, uint64_t now)
 {
+	uint64_t probed_ns = process__probed_ns(process);
 	bool covered = true;
 
 	for (unsigned int i = 0; i < process->n_mappings; i++)
 		covered &= mapping__is_covered(&process->mappings[i]);
 	if (!covered && process__is_probed(tracer, process))
-		process->came_late |= !handovers__is_handed_over(tracer->handovers, process->tgid);
+		process->is_undated |= !handovers__is_handed_over(tracer->handovers, process->tgid);
 	if (covered && !process->covered_ns) {
 		process->covered_ns = now;
 		if (process->wants_calls)
 			probe__set_unprobed(tracer->probe, process->tgid, false);
-		if (process->came_late)
-			comms__probed_since(tracer->comms, process->tgid,
-					    process__links_ns(process));
-		process->came_late = false;
+		if (process->is_undated && probed_ns)
+			comms__probed_since(tracer->comms, process->tgid, probed_ns);
+		process->is_undated = false;
 	}
 	if (!covered)
 		process->covered_ns = 0;

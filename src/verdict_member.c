@@ -161,7 +161,7 @@ static void member__init(struct member *member, uint32_t column, bool whole, uin
 		.whole = whole,
 		.is_gap = !whole,
 		.told_ns = now_ns,
-		.late_operation = NCCL_OP_MAX,
+		.late = {{.operation = NCCL_OP_MAX}, {.operation = NCCL_OP_MAX}},
 	};
 	for (int op = 0; op < NCCL_OP_MAX; op++) {
 		member->reached[op] = member->called[op] = whole ? 0 : VERDICT_NO_SEQUENCE;

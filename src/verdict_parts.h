@@ -127,8 +127,8 @@ struct points {
 };
 enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES };  /* open: nothing tells */
 double points__step_ns(const struct points *points); /* 0: not known */
-/* Do the others wait for it? ret_by_wander: known only by how its lateness varies. */
-enum waited points__waited(const struct points *points, bool *ret_by_wander);
+/* Do the others wait for it? */
+enum waited points__waited(const struct points *points);
 /* Of a row of arrivals by column; false: somebody is not in it, or there are no others. */
 bool points__add(struct points *points, const struct verdict_comm *comm, const uint64_t *row,
 		 uint32_t column, const struct rank_set *but);
@@ -148,6 +148,10 @@ bool verdict_comm__find_slow(struct verdict_comm *comm, uint64_t now_ns, struct 
 
 /* verdict_chain.c */
 void verdicts__chain(struct verdicts *verdicts);
+struct finding verdict_comm__nothing(const struct verdict_comm *comm);
+
+/* verdict_acquit.c */
+void verdicts__acquit(struct verdicts *verdicts);
 
 /* verdict_words.c */
 struct text {

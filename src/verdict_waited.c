@@ -4,17 +4,16 @@
  * step the later, the later the late rank came to this one: over a step, their interval grows with
  * its lateness (slope 1). Where they do not (hosts that run ahead of their GPUs, or ranks that
  * drift), their interval knows nothing of its lateness (slope 0; 1/2 where each is only imprecise
- * about its own pace). Where noise leaves that open, lateness that begins anew at every step has
- * von Neumann's ratio near 2, lateness that wanders near 0.
+ * about its own pace). Where noise leaves that open, how the lateness varies from slice to slice
+ * may tell: begun anew at every step, it has von Neumann's ratio near 2; where it wanders, near 0.
  */
 #include <math.h>
 #include <string.h>
 
 #include "verdict_private.h"
 
-#define MIN_POINTS 10
-#define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
-#define MAX_LAG	   24
+#define MIN_STEPS 20 /* fewer, and a random walk looks as if it began anew */
+#define MAX_LAG	  24
 
 /* Mean and variance of a few values. */
 struct moments {
@@ -115,22 +114,42 @@ static uint32_t points__intervals(const struct points *p, uint32_t lag, double *
 	return p->n - lag;
 }
 
-/* How many points make a step: the lag at which intervals vary least. */
+/* But for the greatest and the least fortieth: pauses are few, the ends of steps are not. */
+static struct moments moments__of_most(double *values, uint32_t n)
+{
+	double low = doubles__nth(values, n, n / 40),
+	       high = doubles__nth(values, n, n - 1 - n / 40);
+
+	for (uint32_t i = 0; i < n; i++)
+		values[i] = fmin(fmax(values[i], low), high);
+	return moments__of(values, n);
+}
+
+/* The changes of lateness over so many points. */
+static uint32_t points__changes(const struct points *p, uint32_t lag, double *ret)
+{
+	for (uint32_t i = lag; i < p->n; i++)
+		ret[i - lag] = p->lateness[i - lag] - p->lateness[i];
+	return p->n - lag;
+}
+
+/* How many points make a step: the lag at which intervals and lateness vary least. */
 static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 {
-	double intervals[MAX_POINTS], best = 0;
+	double values[MAX_POINTS], best = 0;
 	uint32_t best_lag = 1;
 
 	*ret_step_ns = 0;
 	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
-		uint32_t n = points__intervals(p, lag, intervals);
-		struct moments m;
+		uint32_t n = points__intervals(p, lag, values);
+		struct moments m = moments__of_most(values, n);
+		double variance = m.variance;
 
-		doubles__clamp(intervals, n);
-		m = moments__of(intervals, n);
-		if (lag > 1 && m.variance >= best * 0.7)
+		points__changes(p, lag, values);
+		variance += moments__of_most(values, n).variance;
+		if (lag > 1 && variance >= best * 0.7)
 			continue;
-		best = m.variance;
+		best = variance;
 		best_lag = lag;
 		*ret_step_ns = m.mean;
 	}
@@ -145,18 +164,30 @@ double points__step_ns(const struct points *p)
 	return step_ns;
 }
 
-/* Points at one place in the step are compared with one another: each has its mean taken off. */
+/* Every lag-th value from that one on. */
+static uint32_t doubles__pick(const double *values, uint32_t n, uint32_t first, uint32_t lag,
+			      double *ret)
+{
+	uint32_t n_picked = 0;
+
+	for (uint32_t i = first; i < n; i += lag)
+		ret[n_picked++] = values[i];
+	return n_picked;
+}
+
+/* Points at one place in the step are compared with one another: each has the usual taken off. */
 static void doubles__level(double *values, uint32_t n, uint32_t lag)
 {
-	for (uint32_t phase = 0; phase < lag; phase++) {
-		double sum = 0;
-		uint32_t n_phase = 0;
+	double phase_values[MAX_POINTS], usual;
 
-		for (uint32_t i = phase; i < n; i += lag, n_phase++)
-			sum += values[i];
+	for (uint32_t phase = 0; phase < lag; phase++) {
+		uint32_t n_phase = doubles__pick(values, n, phase, lag, phase_values);
+
+		usual = doubles__nth(phase_values, n_phase, n_phase / 2);
 		for (uint32_t i = phase; i < n; i += lag)
-			values[i] -= sum / n_phase;
+			values[i] -= usual;
 	}
+	doubles__clamp(values, n);
 }
 
 static enum waited points__slope(const struct points *p, uint32_t lag)
@@ -167,10 +198,8 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	if (n < MIN_STEPS * lag)
 		return WAITED_OPEN;
 	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
-	doubles__clamp(intervals, n);
 	doubles__level(lateness, n, lag);
 	doubles__level(intervals, n, lag);
-	doubles__clamp(lateness, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ll += lateness[i] * lateness[i];
 		ld += lateness[i] * intervals[i];
@@ -180,55 +209,16 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 		return WAITED_OPEN;
 	slope = ld / ll;
 	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
-	if (slope + 2 * error <= 0.75)
-		return WAITED_NO;
-	return slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
+	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3)
+		return WAITED_YES;
+	return slope + 2 * error <= 0.9 ? WAITED_NO : WAITED_OPEN;
 }
 
-/* Of the place in the step at which the rank is latest. */
-static enum waited points__wander(const struct points *p, uint32_t lag)
-{
-	double values[MAX_POINTS], most = 0, ratio = 2;
-	uint32_t n_values = 0;
-
-	for (uint32_t phase = 0; phase < lag; phase++) {
-		double phase_values[MAX_POINTS];
-		struct moments m;
-		uint32_t n = 0;
-
-		for (uint32_t i = phase; i < p->n; i += lag)
-			phase_values[n++] = p->lateness[i];
-		m = moments__of(phase_values, n);
-		if (m.mean <= most)
-			continue;
-		most = m.mean;
-		n_values = n;
-		memcpy(values, phase_values, n * sizeof(*values));
-	}
-	if (n_values < MIN_STEPS)
-		return WAITED_OPEN;
-	doubles__clamp(values, n_values);
-	ratio = doubles__von_neumann(values, n_values);
-	if (ratio < 0.6)
-		return WAITED_NO;
-	return ratio >= 1.2 ? WAITED_YES : WAITED_OPEN;
-}
-
-enum waited points__waited(const struct points *p, bool *ret_by_wander)
+enum waited points__waited(const struct points *p)
 {
 	double step_ns;
-	uint32_t lag;
-	enum waited waited;
 
-	*ret_by_wander = false;
-	if (p->n < MIN_POINTS)
-		return WAITED_OPEN;
-	lag = points__lag(p, &step_ns);
-	waited = points__slope(p, lag);
-	if (waited != WAITED_OPEN)
-		return waited;
-	*ret_by_wander = true;
-	return points__wander(p, lag);
+	return p->n < MIN_STEPS ? WAITED_OPEN : points__slope(p, points__lag(p, &step_ns));
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,

@@ -121,7 +121,8 @@ static void why__not_started(const struct verdict *v, struct text *text, uint64_
 	text__add(text, ".");
 }
 
-static void why__not_done(const struct verdict *v, struct text *text, uint64_t age_ns)
+static void why__not_done(const struct verdict_comm *comm, const struct verdict *v,
+			  struct text *text, uint64_t age_ns)
 {
 	text__add(text, "All ranks have called ");
 	text__add_call(text, v->operation, v->sequence);
@@ -133,7 +134,9 @@ static void why__not_done(const struct verdict *v, struct text *text, uint64_t a
 		text__add(text, ", and no GPU gets it done for ");
 	}
 	text__add_age(text, age_ns);
-	text__add(text, v->culprits.n ? "." : ": look at link and network.");
+	text__add(text, v->culprits.n		 ? "."
+			: comm->finding.in_queue ? "; whether they have begun is not known."
+						 : ": look at link and network.");
 }
 
 static void why__elsewhere(const struct verdict_comm *comm, const struct verdict *v,
@@ -178,7 +181,7 @@ static void why__waits(const struct verdict_comm *comm, const struct verdict *v,
 		why__not_started(v, text, age_ns);
 		break;
 	case VERDICT_GPU_NOT_DONE:
-		why__not_done(v, text, age_ns);
+		why__not_done(comm, v, text, age_ns);
 		break;
 	case VERDICT_ELSEWHERE:
 		why__elsewhere(comm, v, text, age_ns);

@@ -139,7 +139,7 @@ def test_waiting_is_no_alarm_yet():
 
 
 def test_straggler():
-    sim = job("loop forever { rate 20; @1 pause 40; allreduce world 1000 fp32 }")
+    sim = job("loop forever { pause 20; @1 pause 30; allreduce world 1000 fp32 }")
     status, comm = Diagnose(sim.pids, "--duration", 15).comm()
     assert (status, comm["state"], comm["culprit_ranks"]) == (1, "straggler", [1]), comm
     assert comm["cause"] == "late" and comm["operation"] == "AllReduce", comm

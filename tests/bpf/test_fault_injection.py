@@ -92,7 +92,7 @@ def disagreement(s):
     if kind == 2:
         return s.call(" op=max"), s.call(), "AllReduce", number, ()
     if kind == 3:
-        return "reduce w 10 fp32 root=2", "reduce w 10 fp32 root=1", "Reduce", 1, ("1", "2")
+        return "reduce w 10 fp32 root=2", "reduce w 10 fp32 root=1", "Reduce", number, ("1", "2")
     return ("broadcast w 10 fp32; @%d allreduce w 10 fp32" % s.culprit,
             "allreduce w 10 fp32; @%s broadcast w 10 fp32" % s.rest, None, "", ())
 
@@ -102,7 +102,9 @@ def script_of(s):
     r, n, call = s.culprit, s.steps + 1, s.call()
     work = f"pause {900 / s.hz:.0f} {1100 / s.hz:.0f}"
     on = f"loop forever {{ {work}; {call} }}"
-    begin = f"comm w config; loop {s.steps} {{ {work}; {call} }};"
+    # as jobs do: what is called once was called before
+    also = "; reduce w 10 fp32 root=1; broadcast w 10 fp32" if s.kind == "mismatch" else ""
+    begin = f"comm w config; loop {s.steps} {{ {work}; {call}{also} }};"
     mark = f"@{r} stamp fault {n};"
     times = {"name_within": 10 + SLACK, "reach_within": STUCK_AFTER + 10 + SLACK}
     one = frozenset([r])

@@ -100,8 +100,8 @@ def straggler(ranks, r):
     # hosts that do not wait: the GPU is late, and only the plugin knows
     truth = Truth("straggler", ("straggler",), frozenset([r]), "AllReduce", "late_on_gpu",
                   **limits(15, 15))
-    script = (f"{healthy(after='; synchronize')} @{r} stamp fault; loop forever {{ loop 8 {{ "
-              f"{work(20)}; @{r} compute 50; {CALL} }}; synchronize }}")
+    script = (f"{healthy(after='; synchronize')} @{r} stamp fault; " +
+              forever(f"@{r} compute 50;", after="; synchronize"))
     yield start("V3 late on the GPU", script, truth, ranks, plugin=True, gpu=True)
     yield start("V3 late on the GPU", script, Truth("none"), ranks, gpu=True)
 
@@ -134,7 +134,7 @@ def unhurt(ranks):
                 sync=False)
 
 
-def test_eight_ranks():
+def test_eight_ranks_hurt():
     watcher = Watcher("--stuck-after", STUCK_AFTER)
     cases = [*missing(8, 3), *stopped(8, 3), *behind_a_kernel(8, 3), *straggler(8, 3), *unhurt(8)]
     check(cases, watcher, 60, least=25)

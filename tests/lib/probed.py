@@ -35,6 +35,6 @@ def is_probed(pid, function="ncclAllReduce"):
     return entry(pid, function) == {"x86_64": b"\xcc", "aarch64": b"\x00"}[os.uname().machine]
 
 
-def wait_probed(pid, wanted=True, seconds=20):
+def wait_probed(pid, wanted=True, seconds=60):
     nbt.wait_for(lambda: is_probed(pid) == wanted,
                  f"process {pid} {'has' if wanted else 'is without'} its probes", seconds)

@@ -205,6 +205,18 @@ def test_operations():
     same(re.findall(r"\w+", named), real, "README's operations")
 
 
+def test_keys():
+    rows = re.findall(r'^\t\{"([^"]+)", "([^"]+)"\},$', source("src/screen_keys.c"), re.M)
+    assert len(rows) > 10
+    same([(*quoted(keys), text) for keys, text in table("keys")],
+         [(*keys.split(), text) for keys, text in rows], "README's keys")
+    part = re.search(r"^\.Sh KEYS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
+    same([(keys.replace("\\-", "-"), text) for keys, text in
+          re.findall(r"^\.It (.*)\n(.*)\.$", part, re.M)],
+         [(" , ".join(keys.split()), text[0].upper() + text[1:]) for keys, text in rows],
+         "man page's keys")
+
+
 def test_limits():
     defined = {}
     for path in [*nbt.ROOT.glob("include/*.h"), *nbt.ROOT.glob("src/*.[ch]"),
