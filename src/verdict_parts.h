@@ -125,7 +125,8 @@ struct points {
 	double lateness[MAX_POINTS], others[MAX_POINTS];
 	uint32_t n;
 };
-enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES };  /* open: nothing tells */
+/* Maybe: what is seen fits, noise allows for the other, too. */
+enum waited { WAITED_NO, WAITED_UNKNOWN, WAITED_MAYBE, WAITED_YES };
 double points__step_ns(const struct points *points); /* 0: not known */
 /* Do the others wait for it? */
 enum waited points__waited(const struct points *points);

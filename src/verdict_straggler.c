@@ -175,29 +175,34 @@ static void window__lateness(const struct window *w, uint32_t column, uint32_t n
 	}
 }
 
-/* Noise may hide whether others wait; then how the lateness varies from slice to slice tells. */
+/*
+ * Noise may hide whether others wait; then how the lateness varies from slice to slice tells. Of a
+ * random walk that is buried in noise only time tells: it does not keep to one side.
+ */
 static enum waited window__is_waited_for(const struct window *w, uint32_t column, uint32_t streak)
 {
 	struct points p = window__points(w, column, window__start_ns(w, streak - 1));
 	enum waited waited = points__waited(&p);
 	double lateness_us[MAX_SLICES], ratio;
 
-	if (waited != WAITED_OPEN || streak < 20)
+	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
 		return waited;
 	window__lateness(w, column, streak, lateness_us);
 	ratio = doubles__von_neumann(lateness_us, streak);
-	if (ratio >= (streak < 28 ? 1.4 : 1.2))
-		return WAITED_YES;
-	return ratio < 0.5 ? WAITED_NO : WAITED_OPEN;
+	if (ratio < 0.5)
+		return WAITED_NO;
+	if (waited == WAITED_MAYBE)
+		return ratio >= (streak < 28 ? 1.4 : 1.2) ? WAITED_YES : WAITED_UNKNOWN;
+	return streak == MAX_SLICES && ratio >= 1.4 ? WAITED_YES : WAITED_UNKNOWN;
 }
 
 /* It was late just now, and not only some time ago. */
 static bool late__is_late_now(const struct late *late, const struct verdict_comm *comm,
-			      uint32_t column, uint32_t scale)
+			      uint32_t column, uint32_t n)
 {
 	struct window w = window__of(comm, late, 1);
 
-	return window__count(&w, column, scale + 1 < w.n ? scale + 1 : w.n, 50) > 0;
+	return window__count(&w, column, n < w.n ? n : w.n, 50) > 0;
 }
 
 static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
@@ -208,18 +213,20 @@ static bool window__is_straggler(const struct window *w, uint32_t column, double
 		if (w->scale != w->late->scale)
 			return false;
 		window__is_significant(w, column, ret_waste);
-		return window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
+		return late__is_late_now(w->late, w->comm, column, MIN_SLICES) &&
+		       window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
 	}
 	streak = window__streak(w, column);
 	if (streak < MIN_SLICES * 8 / 10 ||
 	    window__count(w, column, MIN_SLICES, 100) < MIN_SLICES * 8 / 10 ||
-	    !late__is_late_now(w->late, w->comm, column, w->scale) ||
+	    !late__is_late_now(w->late, w->comm, column, w->scale + 1) ||
 	    !window__is_significant(w, column, ret_waste))
 		return false;
 	switch (window__is_waited_for(w, column, streak)) {
 	case WAITED_YES:
 		return true;
-	case WAITED_OPEN:
+	case WAITED_UNKNOWN:
+	case WAITED_MAYBE:
 		return streak == MAX_SLICES &&
 		       since(late__last_slice(w->late)->end_ns, window__start_ns(w, streak - 1)) >=
 			       LONG_NS &&

@@ -142,14 +142,14 @@ static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 	uint32_t best_lag = 1;
 
 	*ret_step_ns = 0;
-	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
+	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 8 <= p->n; lag++) {
 		uint32_t n = points__intervals(p, lag, values);
 		struct moments m = moments__of_most(values, n);
 		double variance = m.variance;
 
 		points__changes(p, lag, values);
 		variance += moments__of_most(values, n).variance;
-		if (lag > 1 && variance >= best * 0.7)
+		if (lag > 1 && variance >= best * 0.5)
 			continue;
 		best = variance;
 		best_lag = lag;
@@ -211,7 +211,7 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	uint32_t n = points__intervals(p, lag, intervals);
 
 	if (n < MIN_STEPS * lag)
-		return WAITED_OPEN;
+		return WAITED_UNKNOWN;
 	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
 	doubles__level(lateness, n, lag);
 	doubles__level(intervals, n, lag);
@@ -220,14 +220,16 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 		ld += lateness[i] * intervals[i];
 	}
 	if (ll <= 0)
-		return WAITED_OPEN;
+		return WAITED_UNKNOWN;
 	slope = ld / ll;
 	for (uint32_t i = 0; i < n; i++)
 		intervals[i] -= slope * lateness[i];
 	error = slope__error(lateness, intervals, n, lag, ll);
 	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope - 2 * error <= 1.3)
 		return WAITED_YES;
-	return slope + 2 * error <= 0.9 ? WAITED_NO : WAITED_OPEN;
+	if (slope + 2 * error <= 0.9)
+		return WAITED_NO;
+	return slope >= 0.5 && error < 1 ? WAITED_MAYBE : WAITED_UNKNOWN;
 }
 
 enum waited points__waited(const struct points *p)
@@ -235,7 +237,7 @@ enum waited points__waited(const struct points *p)
 	struct points late = points__late(p);
 	double step_ns;
 
-	return late.n < MIN_STEPS ? WAITED_OPEN
+	return late.n < MIN_STEPS ? WAITED_UNKNOWN
 				  : points__slope(&late, points__lag(&late, &step_ns));
 }
 
