@@ -132,7 +132,7 @@ static void verdict_comm__drop_left(struct verdict_comm *comm, int32_t rank)
 
 static int verdict_comm__grow(struct verdict_comm *comm)
 {
-	uint32_t room = comm->room ? comm->room * 2 : 8;
+	uint32_t room = comm->room ? comm->room * 2 : 1;
 	struct verdict_rank *ranks;
 	struct member *members;
 

@@ -182,13 +182,22 @@ static enum waited window__is_waited_for(const struct window *w, uint32_t column
 	enum waited waited = points__waited(&p);
 	double lateness_us[MAX_SLICES], ratio;
 
-	if (waited != WAITED_OPEN || streak < 16)
+	if (waited != WAITED_OPEN || streak < 20)
 		return waited;
 	window__lateness(w, column, streak, lateness_us);
 	ratio = doubles__von_neumann(lateness_us, streak);
-	if (ratio >= (streak < 20 ? 1.5 : 1.2))
+	if (ratio >= (streak < 28 ? 1.4 : 1.2))
 		return WAITED_YES;
 	return ratio < 0.5 ? WAITED_NO : WAITED_OPEN;
+}
+
+/* It was late just now, and not only some time ago. */
+static bool late__is_late_now(const struct late *late, const struct verdict_comm *comm,
+			      uint32_t column, uint32_t scale)
+{
+	struct window w = window__of(comm, late, 1);
+
+	return window__count(&w, column, scale + 1 < w.n ? scale + 1 : w.n, 50) > 0;
 }
 
 static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
@@ -204,6 +213,7 @@ static bool window__is_straggler(const struct window *w, uint32_t column, double
 	streak = window__streak(w, column);
 	if (streak < MIN_SLICES * 8 / 10 ||
 	    window__count(w, column, MIN_SLICES, 100) < MIN_SLICES * 8 / 10 ||
+	    !late__is_late_now(w->late, w->comm, column, w->scale) ||
 	    !window__is_significant(w, column, ret_waste))
 		return false;
 	switch (window__is_waited_for(w, column, streak)) {

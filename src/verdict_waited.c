@@ -86,32 +86,34 @@ double doubles__nth(double *values, uint32_t n, uint32_t k)
 	return values[place];
 }
 
-static double doubles__median(const double *values, uint32_t n)
-{
-	double copy[MAX_POINTS];
-
-	memcpy(copy, values, n * sizeof(*values));
-	return doubles__nth(copy, n, n / 2);
-}
-
-/* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
-static void doubles__clamp(double *values, uint32_t n)
-{
-	double distances[MAX_POINTS], median = doubles__median(values, n), limit;
-
-	for (uint32_t i = 0; i < n; i++)
-		distances[i] = fabs(values[i] - median);
-	limit = 6 * doubles__median(distances, n);
-	for (uint32_t i = 0; i < n && limit > 0; i++)
-		values[i] = fmin(fmax(values[i], median - limit), median + limit);
-}
-
 /* The others' intervals from each point to the one `lag` later; points are newest first. */
 static uint32_t points__intervals(const struct points *p, uint32_t lag, double *ret)
 {
 	for (uint32_t i = lag; i < p->n; i++)
 		ret[i - lag] = p->others[i - lag] - p->others[i];
 	return p->n - lag;
+}
+
+/*
+ * Only where it is late is it waited for: at the other numbers of a step, others may be the last.
+ * Choosing by lateness does not bend the slope over lateness.
+ */
+static struct points points__late(const struct points *p)
+{
+	double sorted[MAX_POINTS], least;
+	struct points late = {};
+
+	if (!p->n)
+		return late;
+	memcpy(sorted, p->lateness, p->n * sizeof(*sorted));
+	least = fmax(0.3 * doubles__nth(sorted, p->n, p->n - 1 - p->n / 20), LATE_NS);
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (p->lateness[i] < least)
+			continue;
+		late.lateness[late.n] = p->lateness[i];
+		late.others[late.n++] = p->others[i];
+	}
+	return late;
 }
 
 /* But for the greatest and the least fortieth: pauses are few, the ends of steps are not. */
@@ -158,41 +160,54 @@ static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 
 double points__step_ns(const struct points *p)
 {
+	struct points late = points__late(p);
 	double step_ns;
 
-	points__lag(p, &step_ns);
+	points__lag(&late, &step_ns);
 	return step_ns;
 }
 
-/* Every lag-th value from that one on. */
-static uint32_t doubles__pick(const double *values, uint32_t n, uint32_t first, uint32_t lag,
-			      double *ret)
-{
-	uint32_t n_picked = 0;
-
-	for (uint32_t i = first; i < n; i += lag)
-		ret[n_picked++] = values[i];
-	return n_picked;
-}
-
-/* Points at one place in the step are compared with one another: each has the usual taken off. */
+/*
+ * Points at one place in the step are compared with one another: each has the usual taken off. A
+ * pause of the whole job, or one hiccup, must not weigh more than all the rest.
+ */
 static void doubles__level(double *values, uint32_t n, uint32_t lag)
 {
-	double phase_values[MAX_POINTS], usual;
-
 	for (uint32_t phase = 0; phase < lag; phase++) {
-		uint32_t n_phase = doubles__pick(values, n, phase, lag, phase_values);
+		double place[MAX_POINTS], usual, limit;
+		uint32_t n_place = 0;
 
-		usual = doubles__nth(phase_values, n_phase, n_phase / 2);
 		for (uint32_t i = phase; i < n; i += lag)
-			values[i] -= usual;
+			place[n_place++] = values[i];
+		usual = doubles__nth(place, n_place, n_place / 2);
+		for (uint32_t i = 0; i < n_place; i++)
+			place[i] = fabs(place[i] - usual);
+		limit = 6 * doubles__nth(place, n_place, n_place / 2);
+		for (uint32_t i = phase; i < n; i += lag)
+			values[i] = fmin(fmax(values[i] - usual, -limit), limit);
 	}
-	doubles__clamp(values, n);
+}
+
+/*
+ * Standard error of the slope by Newey and West: lateness and what is left may vary differently
+ * from place to place, and intervals of a step overlap within it.
+ */
+static double slope__error(const double *lateness, const double *rest, uint32_t n, uint32_t lag,
+			   double sum_squares)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t j = i; j < n && j < i + lag; j++)
+			sum += (i == j ? 1 : 2.0 * (lag - (j - i)) / lag) * lateness[i] * rest[i] *
+			       lateness[j] * rest[j];
+	}
+	return sqrt(fmax(sum, 0)) / sum_squares * (1 + 3.0 * lag / n);
 }
 
 static enum waited points__slope(const struct points *p, uint32_t lag)
 {
-	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, dd = 0, slope, error;
+	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, slope, error;
 	uint32_t n = points__intervals(p, lag, intervals);
 
 	if (n < MIN_STEPS * lag)
@@ -203,22 +218,25 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	for (uint32_t i = 0; i < n; i++) {
 		ll += lateness[i] * lateness[i];
 		ld += lateness[i] * intervals[i];
-		dd += intervals[i] * intervals[i];
 	}
 	if (ll <= 0)
 		return WAITED_OPEN;
 	slope = ld / ll;
-	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
-	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3)
+	for (uint32_t i = 0; i < n; i++)
+		intervals[i] -= slope * lateness[i];
+	error = slope__error(lateness, intervals, n, lag, ll);
+	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope - 2 * error <= 1.3)
 		return WAITED_YES;
 	return slope + 2 * error <= 0.9 ? WAITED_NO : WAITED_OPEN;
 }
 
 enum waited points__waited(const struct points *p)
 {
+	struct points late = points__late(p);
 	double step_ns;
 
-	return p->n < MIN_STEPS ? WAITED_OPEN : points__slope(p, points__lag(p, &step_ns));
+	return late.n < MIN_STEPS ? WAITED_OPEN
+				  : points__slope(&late, points__lag(&late, &step_ns));
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,

@@ -90,7 +90,8 @@ SCRIPTS = {
 
 class SimJob(FaultySim):
     def __init__(self, scenario, plugin):
-        begin = f"comm w config; loop {{}} {{{{ pause 45 55; {STEP} }}}};"
+        step = f"broadcast w {NUMEL} fp32; {STEP}" if scenario == "order" else STEP
+        begin = f"comm w config; loop {{}} {{{{ pause 45 55; {step} }}}};"
         self.directory = nbt.tempdir()
         rest = SCRIPTS[scenario.split("=")[0]].replace("LATER", f"{self.directory}/later.so\n")
         super().__init__(f"{begin.format(WARM)} stamp ready; wait; {begin.format(STEPS)[15:]} {rest}",

@@ -161,7 +161,7 @@ TEST(errors_and_mismatches)
 	CHECK(has("\nnccl_errors_total{" LABELS "\"0\",result=\"ncclRemoteError\"} 2\n"));
 	CHECK(has("\nnccl_errors_total{" LABELS "\"0\",result=\"ncclCommAbort\"} 1\n"));
 	CHECK_INT(count_of(text, "\nnccl_errors_total{"), 2);
-	CHECK(has("\nnccl_bpftrace_events_lost_total{reason=\"judge_no_room\"} 7\n"));
+	CHECK(has("\nnccl_bpftrace_unjudged_total 7\n"));
 	check_with_promtool();
 	world_close(&w);
 }
