@@ -191,6 +191,7 @@ int verdict_comm__insert(struct verdict_comm *comm, const struct verdict_member 
 		.gpu = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE},
 	};
 	member__init(&comm->members[i], comm->n_columns++, whole, now_ns);
+	verdict_comm__fit_late(comm);
 	comm->n_members++;
 	comm->owner->n_members++;
 	return 0;

@@ -110,6 +110,8 @@ struct meeting {
 };
 void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
 				   const struct meeting *meeting);
+/* What was gathered and has no column for a member that came begins anew. */
+void verdict_comm__fit_late(struct verdict_comm *comm);
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
 /* verdict_straggler.c */

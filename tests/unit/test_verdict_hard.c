@@ -161,6 +161,28 @@ TEST(an_abort_of_what_hung_is_a_fault)
 	verdicts__free(verdicts);
 }
 
+/* Between what is gathered of two ranks and what is made of it room is made for two more. */
+TEST(ranks_that_join_late)
+{
+	for (uint64_t joined = 40; joined < 60; joined++) {
+		begin(2, true, 1);
+		for (uint64_t n = 1; n <= joined; n++, now += 130 * MS) {
+			call(2, NCCL_OP_AllReduce, n, 7, 1024);
+			now += 50 * MS;
+			call(3, NCCL_OP_AllReduce, n, 7, 1024);
+			for (int32_t rank = 0; n == joined && rank < 2; rank++) {
+				struct verdict_member m = member(rank);
+
+				verdicts__join(verdicts, &m, true, 1, now);
+			}
+			verdicts__settle(verdicts, now + MS);
+		}
+		settle(8);
+		CHECK(said()->state != VERDICT_STRAGGLER);
+		verdicts__free(verdicts);
+	}
+}
+
 /* ncclUint8 1, ncclFloat32 7, ncclInt32 2 */
 TEST(the_same_bytes_by_another_type)
 {
