@@ -10,6 +10,11 @@
 /* Lateness leaves the recent slices only after a while, in one communicator before the other. */
 #define ACQUITTAL_NS (20 * NSEC_PER_SEC)
 
+static uint64_t late__acquittal_ns(const struct late *late)
+{
+	return ACQUITTAL_NS + 40 * late->slice_ns;
+}
+
 static bool verdict_comm__suspects(const struct verdict_comm *comm, enum late_sight sight,
 				   uint32_t i)
 {
@@ -148,7 +153,8 @@ static void verdict_comm__acquit(struct verdict_comm *comm, struct suspect *susp
 		if (verdict_comm__is_victim(comm, sight, i) ||
 		    (sight == LATE_ON_HOST && verdict_comm__shares_cause(comm, i, suspects)))
 			comm->members[i].acquitted_ns = now_ns;
-		if (since(now_ns, comm->members[i].acquitted_ns) >= ACQUITTAL_NS)
+		if (since(now_ns, comm->members[i].acquitted_ns) >=
+		    late__acquittal_ns(comm->late[sight]))
 			continue;
 		rank_set__drop(&f->culprits, i);
 		rank_set__add(&f->waiting, i);

@@ -191,6 +191,15 @@ static enum waited window__is_waited_for(const struct window *w, uint32_t column
 	return ratio < 0.5 ? WAITED_NO : WAITED_OPEN;
 }
 
+/* It was late just now, and not only some time ago. */
+static bool late__is_late_now(const struct late *late, const struct verdict_comm *comm,
+			      uint32_t column, uint32_t scale)
+{
+	struct window w = window__of(comm, late, 1);
+
+	return window__count(&w, column, scale + 1 < w.n ? scale + 1 : w.n, 50) > 0;
+}
+
 static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
 {
 	uint32_t streak;
@@ -204,6 +213,7 @@ static bool window__is_straggler(const struct window *w, uint32_t column, double
 	streak = window__streak(w, column);
 	if (streak < MIN_SLICES * 8 / 10 ||
 	    window__count(w, column, MIN_SLICES, 100) < MIN_SLICES * 8 / 10 ||
+	    !late__is_late_now(w->late, w->comm, column, w->scale) ||
 	    !window__is_significant(w, column, ret_waste))
 		return false;
 	switch (window__is_waited_for(w, column, streak)) {

@@ -94,6 +94,28 @@ static uint32_t points__intervals(const struct points *p, uint32_t lag, double *
 	return p->n - lag;
 }
 
+/*
+ * Only where it is late is it waited for: at the other numbers of a step, others may be the last.
+ * Choosing by lateness does not bend the slope over lateness.
+ */
+static struct points points__late(const struct points *p)
+{
+	double sorted[MAX_POINTS], least;
+	struct points late = {};
+
+	if (!p->n)
+		return late;
+	memcpy(sorted, p->lateness, p->n * sizeof(*sorted));
+	least = fmax(0.3 * doubles__nth(sorted, p->n, p->n - 1 - p->n / 20), LATE_NS);
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (p->lateness[i] < least)
+			continue;
+		late.lateness[late.n] = p->lateness[i];
+		late.others[late.n++] = p->others[i];
+	}
+	return late;
+}
+
 /* But for the greatest and the least fortieth: pauses are few, the ends of steps are not. */
 static struct moments moments__of_most(double *values, uint32_t n)
 {
@@ -138,9 +160,10 @@ static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 
 double points__step_ns(const struct points *p)
 {
+	struct points late = points__late(p);
 	double step_ns;
 
-	points__lag(p, &step_ns);
+	points__lag(&late, &step_ns);
 	return step_ns;
 }
 
@@ -202,16 +225,18 @@ static enum waited points__slope(const struct points *p, uint32_t lag)
 	for (uint32_t i = 0; i < n; i++)
 		intervals[i] -= slope * lateness[i];
 	error = slope__error(lateness, intervals, n, lag, ll);
-	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3)
+	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope - 2 * error <= 1.3)
 		return WAITED_YES;
 	return slope + 2 * error <= 0.9 ? WAITED_NO : WAITED_OPEN;
 }
 
 enum waited points__waited(const struct points *p)
 {
+	struct points late = points__late(p);
 	double step_ns;
 
-	return p->n < MIN_STEPS ? WAITED_OPEN : points__slope(p, points__lag(p, &step_ns));
+	return late.n < MIN_STEPS ? WAITED_OPEN
+				  : points__slope(&late, points__lag(&late, &step_ns));
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,
