@@ -183,6 +183,63 @@ TEST(ranks_that_join_late)
 	}
 }
 
+/* Ranks 0 and 1 replay what was captured before we came: their numbers stand still. */
+TEST(who_is_known_to_have_been_in_it_is_not_missing)
+{
+	for (int is_timed = 0; is_timed < 2; is_timed++) {
+		begin(0, false, 1);
+		for (int32_t rank = 0; rank < N; rank++) {
+			struct verdict_member m = member(rank);
+
+			verdicts__reached(verdicts, &m, NCCL_OP_AllReduce, 4, now);
+		}
+		for (uint64_t n = 5; n <= 60; n++) {
+			for (int32_t rank = 2; rank < N; rank++) {
+				struct verdict_timed timed = {
+					member(rank), NCCL_OP_AllReduce, n, now + 10 * MS, MS,
+					4096};
+
+				call(rank, NCCL_OP_AllReduce, n, 7, 1024);
+				if (is_timed)
+					verdicts__timed(verdicts, &timed);
+			}
+			settle(1);
+		}
+		CHECK_INT(verdict_state__exit_status(said()->state) == 1 &&
+				  said()->cause == VERDICT_MISSING_CALL,
+			  !is_timed);
+		verdicts__free(verdicts);
+	}
+}
+
+/* Who stands alone with what it calls is named, whatever number has what it calls. */
+TEST(one_that_calls_another_operation_than_all_others)
+{
+	static const enum nccl_operation operations[] = {NCCL_OP_AllReduce, NCCL_OP_AllGather,
+							 NCCL_OP_ReduceScatter};
+
+	begin(0, false, 1);
+	for (int32_t rank = 0; rank < N; rank++) {
+		struct verdict_member m = member(rank);
+
+		for (size_t i = 0; i < ARRAY_SIZE(operations); i++)
+			verdicts__reached(verdicts, &m, operations[i], i ? 0 : 40, now);
+	}
+	settle(8);
+	for (int32_t rank = 0; rank < N; rank++) {
+		enum nccl_operation operation = operations[rank == 2 ? 1 : 2];
+		struct verdict_member m = member(rank);
+
+		call(rank, operation, VERDICT_NO_SEQUENCE, 7, 10);
+		verdicts__reached(verdicts, &m, operation, 1, now);
+	}
+	settle(60);
+	CHECK_INT(said()->state, VERDICT_MISMATCH);
+	CHECK_INT(said()->culprits.n, 1);
+	CHECK_INT(said()->culprits.ranks[0], 2);
+	verdicts__free(verdicts);
+}
+
 /* ncclUint8 1, ncclFloat32 7, ncclInt32 2 */
 TEST(the_same_bytes_by_another_type)
 {
