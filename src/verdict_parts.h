@@ -48,6 +48,13 @@ static inline uint64_t *track__arrival(const struct track *track, const struct e
 	return &track->arrivals[(entry - track->entries) * (size_t)track->n_columns + column];
 }
 
+/* 0, too, for one who came to the communicator after the last call of that operation. */
+static inline uint64_t track__arrived(const struct track *track, const struct entry *entry,
+				      uint32_t column)
+{
+	return column < track->n_columns ? *track__arrival(track, entry, column) : 0;
+}
+
 /* verdict_mismatch.c */
 /* The call has just been taken into the entry. True: it differs. */
 bool entry__compare(struct verdict_comm *comm, struct entry *entry, const struct verdict_call *call,
