@@ -240,6 +240,62 @@ TEST(one_that_calls_another_operation_than_all_others)
 	verdicts__free(verdicts);
 }
 
+static uint64_t up_to(uint64_t least_ms, uint64_t most_ms)
+{
+	static uint64_t seed = 1;
+
+	seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+	return least_ms * MS + (seed >> 33) % ((most_ms - least_ms) * MS);
+}
+
+static void call_at(uint64_t hash, int32_t rank, int32_t n, uint32_t tgid, uint64_t sequence,
+		    uint64_t time_ns)
+{
+	struct verdict_call told = {
+		.member = {hash, rank, n, tgid},
+		.operation = NCCL_OP_AllReduce,
+		.sequence = sequence,
+		.time_ns = time_ns,
+		.count = 1024,
+		.datatype = 7,
+		.redop = ~0U,
+		.root = -1,
+	};
+
+	if (sequence == 1)
+		verdicts__join(verdicts, &told.member, true, 1, time_ns);
+	verdicts__call(verdicts, &told);
+}
+
+/* Pairs of ranks come to theirs now one, now the other first; rank 0 is late to what follows. */
+TEST(chance_in_another_communicator_acquits_nobody)
+{
+	const struct verdict_options options = {.stuck_after_ns = 20 * SEC};
+	uint64_t next_ns, came_ns[N], n_named = 0, n_steps = 1500;
+
+	now = next_ns = 1000 * SEC;
+	CHECK_INT(verdicts__new(&verdicts, &options), 0);
+	for (uint64_t n = 1; n <= n_steps; n++) {
+		uint64_t pair_ns[2] = {};
+
+		for (int32_t rank = 0; rank < N; rank++) {
+			came_ns[rank] = now + up_to(20, 30);
+			call_at(HASH + 1 + rank % 2, rank / 2, 2, 100 + rank, n, came_ns[rank]);
+			pair_ns[rank % 2] = later(pair_ns[rank % 2], came_ns[rank]);
+		}
+		for (int32_t rank = 0; rank < N; rank++) {
+			came_ns[rank] = pair_ns[rank % 2] + (rank ? MS : up_to(30, 40));
+			call_at(HASH, rank, N, 100 + rank, n, came_ns[rank]);
+			now = later(now, came_ns[rank]);
+		}
+		for (; next_ns <= now; next_ns += 250 * MS)
+			verdicts__settle(verdicts, next_ns);
+		n_named += said()->state == VERDICT_STRAGGLER && said()->culprits.ranks[0] == 0;
+	}
+	CHECK(n_named > n_steps * 3 / 4);
+	verdicts__free(verdicts);
+}
+
 /* ncclUint8 1, ncclFloat32 7, ncclInt32 2 */
 TEST(the_same_bytes_by_another_type)
 {
