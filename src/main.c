@@ -10,7 +10,8 @@
 #include "version.h"
 
 const struct command_row command_rows[COMMAND_MAX] = {
-	[COMMAND_RUN] = {"run", "trace until a signal: live table or log lines, textfile (default)",
+	[COMMAND_RUN] = {"run",
+			 "trace until a signal: live screen or log lines, textfile (default)",
 			 cmd_run},
 	[COMMAND_PS] = {"ps", "list NCCL processes, their communicators and ranks, once", cmd_ps},
 	[COMMAND_DIAGNOSE] = {"diagnose",

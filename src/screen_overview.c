@@ -160,10 +160,15 @@ static void draw_verdict(const struct picture *picture, const struct picture_com
 void view__draw_verdict(const struct picture *picture, const struct picture_comm *comm,
 			unsigned int max_evidence, struct grid *grid)
 {
+	char text[VERDICT_TEXT + 2];
+
 	draw_comm_title(comm, grid);
 	draw_verdict(picture, comm, grid);
-	for (uint32_t i = 0; comm->judged && i < comm->verdict.n_evidence && i < max_evidence; i++)
-		grid__line(grid, LOOK_PLAIN, " - %s", comm->verdict.evidence[i]);
+	for (uint32_t i = 0; comm->judged && i < comm->verdict.n_evidence && i < max_evidence;
+	     i++) {
+		snprintf(text, sizeof(text), "- %s", comm->verdict.evidence[i]);
+		grid__wrap(grid, LOOK_PLAIN, 2, text);
+	}
 }
 
 /* ---- all of it ---- */

@@ -179,8 +179,8 @@ static void member__note_lateness(struct member *m, const struct entry *entry,
 	l->n[0]++;
 	l->n_last[0] += is_last;
 	if (is_last) {
-		m->late_operation = op;
-		m->late_sequence = entry->sequence;
+		m->late[LATE_ON_HOST].operation = op;
+		m->late[LATE_ON_HOST].sequence = entry->sequence;
 	}
 }
 

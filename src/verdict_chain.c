@@ -7,16 +7,10 @@
 
 #include "verdict_private.h"
 
-#define EXCUSE_NS (30 * NSEC_PER_SEC)
-
-/* A process that waits for another in a communicator: the first one found. */
+/* A process that waits for others, in the first two communicators found. */
 struct waiter {
-	struct waiter_key {
-		uint32_t tgid;
-		enum verdict_state state; /* waiting (stuck, too), or straggler */
-	} key;
-	struct verdict_comm *comm;
-	uint32_t index;
+	uint32_t tgid;
+	struct verdict_comm *comms[2]; /* NULL: no more */
 	UT_hash_handle hh;
 };
 
@@ -24,22 +18,13 @@ struct waiter {
 static bool finding__chains(const struct finding *f)
 {
 	return f->cause == VERDICT_MISSING_CALL || f->cause == VERDICT_GPU_NOT_STARTED ||
-	       f->state == VERDICT_STRAGGLER;
+	       f->in_queue;
 }
 
 static bool finding__has_victims(const struct finding *f)
 {
 	return f->state == VERDICT_WAITING || f->state == VERDICT_STUCK ||
-	       f->state == VERDICT_STRAGGLER || f->cause == VERDICT_ENDED;
-}
-
-static struct waiter_key waiter_key__of(const struct verdict_comm *comm, uint32_t index)
-{
-	return (struct waiter_key){
-		.tgid = comm->ranks[index].member.tgid,
-		.state = comm->finding.state == VERDICT_STRAGGLER ? VERDICT_STRAGGLER
-								  : VERDICT_WAITING,
-	};
+	       f->state == VERDICT_ABORTED;
 }
 
 static bool verdict_comm__blames(const struct verdict_comm *comm, uint32_t tgid)
@@ -53,74 +38,98 @@ static bool verdict_comm__blames(const struct verdict_comm *comm, uint32_t tgid)
 
 static void waiters__add(struct waiter **waiters, struct verdict_comm *comm, uint32_t i)
 {
-	struct waiter_key key = waiter_key__of(comm, i);
+	uint32_t tgid = comm->ranks[i].member.tgid;
 	struct waiter *waiter;
 
-	if (verdict_comm__blames(comm, key.tgid))
+	if (verdict_comm__blames(comm, tgid))
 		return;
-	HASH_FIND(hh, *waiters, &key, sizeof(key), waiter);
-	if (waiter)
-		return;
-	waiter = calloc(1, sizeof(*waiter));
-	if (!waiter)
-		return;
-	waiter->key = key;
-	waiter->comm = comm;
-	waiter->index = i;
-	HASH_ADD(hh, *waiters, key, sizeof(key), waiter);
-}
-
-/* Who waits there by what was found, or has a launch that does not get done, for whatever reason.
- */
-static void waiters__gather(struct waiter **waiters, struct verdict_comm *comm, uint64_t now_ns)
-{
-	bool has_victims = finding__has_victims(&comm->finding);
-
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		const struct member *m = &comm->members[i];
-
-		if (m->has_left)
-			continue;
-		if ((has_victims && rank_set__has(&comm->finding.waiting, i)) ||
-		    (m->gpu_since_ns && since(now_ns, m->gpu_since_ns) >= MIN_THRESHOLD_NS))
-			waiters__add(waiters, comm, i);
+	HASH_FIND(hh, *waiters, &tgid, sizeof(tgid), waiter);
+	if (!waiter) {
+		waiter = calloc(1, sizeof(*waiter));
+		if (!waiter)
+			return;
+		waiter->tgid = tgid;
+		HASH_ADD(hh, *waiters, tgid, sizeof(tgid), waiter);
 	}
+	if (!waiter->comms[0])
+		waiter->comms[0] = comm;
+	else if (!waiter->comms[1] && waiter->comms[0] != comm)
+		waiter->comms[1] = comm;
 }
 
-/* Somebody it waits for there waits for it here: then both are to blame. */
-static bool verdict_comm__is_circle(const struct verdict_comm *comm,
-				    const struct verdict_comm *other)
+/* It has called there, for a while, what others have not. */
+static bool verdict_comm__is_ahead(const struct verdict_comm *comm, const struct member *m,
+				   uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (rank_set__has(&comm->finding.waiting, i) &&
-		    verdict_comm__blames(other, comm->ranks[i].member.tgid))
+	for (int op = 0; op < N_COLLECTIVES; op++) {
+		struct range range = verdict_comm__range(comm, op);
+
+		if (range.n_known > 1 && m->reached[op] != VERDICT_NO_SEQUENCE &&
+		    m->reached[op] > range.least &&
+		    since(now_ns, m->reached_ns[op]) >= NSEC_PER_SEC)
 			return true;
 	}
 	return false;
 }
 
-static struct waiter *verdict_comm__excuse(struct verdict_comm *comm, struct waiter *waiters,
-					   uint32_t index)
+/* How sure it is that a process waits. */
+enum sureness {
+	WAITS_AS_FOUND, /* the communicator is known to wait, and it among its ranks */
+	WAITS_ON_GPU,	/* its launch does not get done, for whatever reason */
+	WAITS_AHEAD,	/* it may */
+	SURENESSES,
+};
+
+static bool verdict_comm__waits(const struct verdict_comm *comm, uint32_t i, enum sureness how,
+				uint64_t now_ns)
 {
-	struct waiter_key key = waiter_key__of(comm, index);
+	const struct member *m = &comm->members[i];
+
+	if (m->has_left)
+		return false;
+	switch (how) {
+	case WAITS_AS_FOUND:
+		return finding__has_victims(&comm->finding) &&
+		       rank_set__has(&comm->finding.waiting, i);
+	case WAITS_ON_GPU:
+		return m->gpu_since_ns && since(now_ns, m->gpu_since_ns) >= MIN_THRESHOLD_NS;
+	default:
+		return !finding__has_victims(&comm->finding) &&
+		       verdict_comm__is_ahead(comm, m, now_ns);
+	}
+}
+
+static void waiters__gather(struct waiter **waiters, struct verdicts *verdicts, enum sureness how)
+{
+	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next) {
+		for (uint32_t i = 0; i < comm->n_members; i++) {
+			if (verdict_comm__waits(comm, i, how, verdicts->now_ns))
+				waiters__add(waiters, comm, i);
+		}
+	}
+}
+
+/* In which other communicator the rank waits; NULL: in none. */
+static struct verdict_comm *verdict_comm__excuse(struct verdict_comm *comm, struct waiter *waiters,
+						 uint32_t index)
+{
+	uint32_t tgid = comm->ranks[index].member.tgid;
 	struct waiter *waiter;
 
-	HASH_FIND(hh, waiters, &key, sizeof(key), waiter);
-	if (!waiter || waiter->comm == comm)
+	HASH_FIND(hh, waiters, &tgid, sizeof(tgid), waiter);
+	if (!waiter)
 		return NULL;
 	/* a process that holds several of the ranks: which of them waits is not known */
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (i != index && comm->ranks[i].member.tgid == key.tgid &&
-		    !comm->members[i].has_left)
+		if (i != index && comm->ranks[i].member.tgid == tgid && !comm->members[i].has_left)
 			return NULL;
 	}
-	return waiter;
+	return waiter->comms[0] == comm ? waiter->comms[1] : waiter->comms[0];
 }
 
 static struct chain chain__of(const struct verdict_comm *comm, uint32_t index,
-			      const struct waiter *waiter)
+			      const struct verdict_comm *other)
 {
-	const struct verdict_comm *other = waiter->comm;
 	struct chain chain = {
 		.hash = other->hash,
 		.operation = other->finding.operation,
@@ -138,20 +147,16 @@ static struct chain chain__of(const struct verdict_comm *comm, uint32_t index,
 	return chain;
 }
 
-/*
- * Until a moment ago it waited elsewhere, and still has to do what it does before its next call; or
- * it was late for that reason, and the lateness has not left the recent numbers yet.
- */
+/* Until a moment ago it waited elsewhere, and still has to do what it does before its next call. */
 static bool verdict_comm__was_excused(const struct verdict_comm *comm, uint32_t i)
 {
 	uint64_t now_ns = comm->owner->now_ns, usual_ns = habit__nth(&comm->pauses, 2, now_ns);
-	uint64_t least_ns = comm->finding.state == VERDICT_STRAGGLER ? EXCUSE_NS : MIN_THRESHOLD_NS;
 
 	return since(now_ns, comm->members[i].excused_ns) <
-	       later(least_ns, usual_ns + usual_ns / 4);
+	       later(MIN_THRESHOLD_NS, usual_ns + usual_ns / 4);
 }
 
-static struct finding verdict_comm__nothing(const struct verdict_comm *comm)
+struct finding verdict_comm__nothing(const struct verdict_comm *comm)
 {
 	return (struct finding){
 		.state = comm->activity,
@@ -165,144 +170,34 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 						    struct waiter *waiters)
 {
 	struct finding f = comm->finding;
-	bool is_straggler = f.state == VERDICT_STRAGGLER;
-
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		struct waiter *waiter;
+		struct verdict_comm *other;
 
+		if (f.in_queue && !comm->chain.hash && rank_set__has(&f.waiting, i)) {
+			other = verdict_comm__excuse(comm, waiters, i);
+			if (other && !other->finding.in_queue)
+				comm->chain = chain__of(comm, i, other);
+		}
 		if (!rank_set__has(&comm->finding.culprits, i))
 			continue;
-		waiter = verdict_comm__excuse(comm, waiters, i);
-		if (waiter && is_straggler && verdict_comm__is_circle(comm, waiter->comm))
+		other = verdict_comm__excuse(comm, waiters, i);
+		if (!other && !verdict_comm__was_excused(comm, i))
 			continue;
-		if (!waiter && !verdict_comm__was_excused(comm, i))
-			continue;
-		if (waiter) {
-			comm->chain = chain__of(comm, i, waiter);
+		if (other) {
+			comm->chain = chain__of(comm, i, other);
 			comm->members[i].excused_ns = comm->owner->now_ns;
 		}
 		rank_set__drop(&f.culprits, i);
 		rank_set__add(&f.waiting, i);
 	}
+	if (!rank_set__count(&comm->finding.culprits))
+		return f;
 	if (rank_set__count(&f.culprits)) {
 		comm->chain = (struct chain){};
 		return f;
 	}
 	/* all wait elsewhere: who keeps this communicator waiting is named, with what for */
-	return !is_straggler && comm->chain.hash ? comm->finding : verdict_comm__nothing(comm);
-}
-
-/* ---- a cause that several share ---- */
-
-/* A process that comes late by its host calls, in how many communicators; the last of them. */
-struct suspect {
-	uint32_t tgid;
-	const struct verdict_comm *comm;
-	uint32_t n;
-	UT_hash_handle hh;
-};
-
-static bool verdict_comm__suspects(const struct verdict_comm *comm, uint32_t i)
-{
-	const struct late *late = comm->late[LATE_ON_HOST];
-
-	return late && !comm->members[i].has_left && late__is_recent(late, comm->owner->now_ns) &&
-	       rank_set__has(&late->suspects, comm->members[i].column);
-}
-
-static void suspects__gather(struct suspect **suspects, const struct verdict_comm *comm)
-{
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		uint32_t tgid = comm->ranks[i].member.tgid;
-		struct suspect *suspect;
-
-		if (!verdict_comm__suspects(comm, i))
-			continue;
-		HASH_FIND(hh, *suspects, &tgid, sizeof(tgid), suspect);
-		if (!suspect) {
-			suspect = calloc(1, sizeof(*suspect));
-			if (!suspect)
-				return;
-			suspect->tgid = tgid;
-			HASH_ADD(hh, *suspects, tgid, sizeof(tgid), suspect);
-		}
-		suspect->comm = comm;
-		suspect->n++;
-	}
-}
-
-/* Somebody of `shared` other than that process is late in a communicator other than `comm`. */
-static bool verdict_comm__has_other_suspect(const struct verdict_comm *shared,
-					    const struct verdict_comm *comm, uint32_t tgid,
-					    struct suspect *suspects)
-{
-	for (uint32_t i = 0; i < shared->n_members; i++) {
-		uint32_t other = shared->ranks[i].member.tgid;
-		struct suspect *suspect;
-
-		HASH_FIND(hh, suspects, &other, sizeof(other), suspect);
-		if (suspect && other != tgid && (suspect->n > 1 || suspect->comm != comm))
-			return true;
-	}
-	return false;
-}
-
-/*
- * It is in a communicator in which it is not late, but others of which are late elsewhere, too:
- * what happens in there (a slow GPU, a slow link) makes them all late, and host calls do not tell
- * whose fault that is.
- */
-static bool verdict_comm__shares_cause(const struct verdict_comm *comm, uint32_t index,
-				       struct suspect *suspects)
-{
-	uint32_t tgid = comm->ranks[index].member.tgid;
-	struct verdict_comm *shared;
-
-	for (shared = comm->owner->first; shared; shared = shared->next) {
-		for (uint32_t i = 0; shared != comm && i < shared->n_members; i++) {
-			if (shared->ranks[i].member.tgid == tgid &&
-			    !verdict_comm__suspects(shared, i) &&
-			    verdict_comm__has_other_suspect(shared, comm, tgid, suspects))
-				return true;
-		}
-	}
-	return false;
-}
-
-static void verdict_comm__drop_shared(struct verdict_comm *comm, struct suspect *suspects)
-{
-	struct finding *f = &comm->finding;
-
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		if (!rank_set__has(&f->culprits, i) ||
-		    !verdict_comm__shares_cause(comm, i, suspects))
-			continue;
-		rank_set__drop(&f->culprits, i);
-		rank_set__add(&f->waiting, i);
-	}
-	if (!rank_set__count(&f->culprits))
-		*f = verdict_comm__nothing(comm);
-}
-
-static void verdicts__drop_shared(struct verdicts *verdicts)
-{
-	struct suspect *suspects = NULL, *suspect, *next;
-	struct verdict_comm *comm;
-	bool any_late = false;
-
-	for (comm = verdicts->first; comm; comm = comm->next)
-		any_late |= comm->finding.cause == VERDICT_LATE;
-	for (comm = verdicts->first; comm && any_late; comm = comm->next)
-		suspects__gather(&suspects, comm);
-	for (comm = verdicts->first; comm && any_late; comm = comm->next) {
-		if (comm->finding.cause == VERDICT_LATE)
-			verdict_comm__drop_shared(comm, suspects);
-	}
-	HASH_ITER(hh, suspects, suspect, next)
-	{
-		HASH_DEL(suspects, suspect);
-		free(suspect);
-	}
+	return comm->chain.hash ? comm->finding : verdict_comm__nothing(comm);
 }
 
 static void verdicts__excuse(struct verdicts *verdicts, struct waiter *waiters)
@@ -329,10 +224,9 @@ void verdicts__chain(struct verdicts *verdicts)
 		any_chains |= finding__chains(&comm->finding);
 	if (!any_chains)
 		return;
-	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
-		waiters__gather(&waiters, comm, verdicts->now_ns);
+	for (int how = 0; how < SURENESSES; how++)
+		waiters__gather(&waiters, verdicts, how);
 	verdicts__excuse(verdicts, waiters);
-	verdicts__drop_shared(verdicts);
 	HASH_ITER(hh, waiters, waiter, next)
 	{
 		HASH_DEL(waiters, waiter);

@@ -152,6 +152,7 @@ static bool flights__none_done(const struct flights *f, const struct verdict_com
  */
 static void flights__in_queue(const struct flights *f, struct finding *ret)
 {
+	ret->in_queue = true;
 	if (f->n_not_started && !f->n_unknown) {
 		ret->cause = VERDICT_GPU_NOT_STARTED;
 		ret->culprits = f->not_started;

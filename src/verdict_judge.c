@@ -35,8 +35,12 @@ static enum verdict_state verdict_comm__activity(const struct verdict_comm *comm
 		return VERDICT_IDLE;
 	if (comm->is_contested)
 		return VERDICT_UNKNOWN;
-	if (quiet_ns >= verdict_comm__idle_after(comm, now_ns))
-		return verdict_comm__is_flying(comm, now_ns) ? VERDICT_HEALTHY : VERDICT_IDLE;
+	if (quiet_ns >= verdict_comm__idle_after(comm, now_ns)) {
+		if (verdict_comm__is_flying(comm, now_ns))
+			return VERDICT_HEALTHY;
+		/* its peers may wait for a rank that ended before we came */
+		return verdict_comm__unseen(comm, NULL) ? VERDICT_UNKNOWN : VERDICT_IDLE;
+	}
 	if (!comm->active_ns)
 		return VERDICT_UNKNOWN;
 	if (comm->n_living == 1 || comm->n_compared >= MIN_COMPARED)
@@ -45,6 +49,20 @@ static enum verdict_state verdict_comm__activity(const struct verdict_comm *comm
 }
 
 /* ---- sight ---- */
+
+/* One that died seems to have called less; but its last records may be among those lost. */
+static bool verdict_comm__misses_dead(const struct verdict_comm *comm, int op, uint64_t most)
+{
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct member *m = &comm->members[i];
+
+		if (m->has_left && m->how == VERDICT_END_DIED &&
+		    m->reached[op] != VERDICT_NO_SEQUENCE && m->reached[op] < most &&
+		    m->numbered_ns[op] <= comm->lost_ns)
+			return true;
+	}
+	return false;
+}
 
 /* Every living rank was told of since the loss, and all stand at the same numbers. */
 static bool verdict_comm__sees_again(const struct verdict_comm *comm)
@@ -58,7 +76,8 @@ static bool verdict_comm__sees_again(const struct verdict_comm *comm)
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		struct range range = verdict_comm__range(comm, op);
 
-		if (range.n_known && range.least != range.most)
+		if ((range.n_known && range.least != range.most) ||
+		    verdict_comm__misses_dead(comm, op, range.most))
 			return false;
 		n_known += range.n_known == comm->n_living && range.most;
 	}
@@ -125,13 +144,29 @@ static bool verdict_comm__find_wait(struct verdict_comm *comm, uint64_t now_ns, 
 	return is_on_gpu;
 }
 
+/* GPUs tell that they do not start last, whenever their hosts call. */
+static bool verdict_comm__is_refuted(const struct verdict_comm *comm,
+				     const struct rank_set *culprits, uint64_t now_ns)
+{
+	const struct late *late = comm->late[LATE_ON_GPU];
+
+	if (!late__is_recent(late, now_ns))
+		return false;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (rank_set__has(culprits, i) &&
+		    rank_set__has(&late->unpunctual, comm->members[i].column))
+			return false;
+	}
+	return true;
+}
+
 static bool verdict_comm__find_slowness(struct verdict_comm *comm, uint64_t now_ns,
 					struct finding *ret)
 {
-	/* where GPUs tell who starts last, when hosts call counts for nothing */
-	bool is_known = late__is_recent(comm->late[LATE_ON_GPU], now_ns);
-
-	if (verdict_comm__find_straggler(comm, is_known ? LATE_ON_GPU : LATE_ON_HOST, now_ns, ret))
+	if (verdict_comm__find_straggler(comm, LATE_ON_GPU, now_ns, ret))
+		return true;
+	if (verdict_comm__find_straggler(comm, LATE_ON_HOST, now_ns, ret) &&
+	    !verdict_comm__is_refuted(comm, &ret->culprits, now_ns))
 		return true;
 	return verdict_comm__find_slow(comm, now_ns, ret);
 }
@@ -161,6 +196,20 @@ static bool verdict_comm__find_fault(struct verdict_comm *comm, uint64_t now_ns,
 	return ret->state || verdict_comm__find_slowness(comm, now_ns, ret);
 }
 
+/* Ranks seem to be apart at an operation of which not all were told of since a loss. */
+static bool verdict_comm__is_unclear(const struct verdict_comm *comm, uint64_t now_ns)
+{
+	if (since(now_ns, comm->active_ns) < MIN_THRESHOLD_NS)
+		return false;
+	for (int op = 0; op < N_COLLECTIVES && comm->unsure; op++) {
+		struct range range = verdict_comm__range(comm, op);
+
+		if (comm->unsure >> op & 1 && range.n_known > 1 && range.least < range.most)
+			return true;
+	}
+	return false;
+}
+
 static void verdict_comm__judge(struct verdict_comm *comm, uint64_t now_ns)
 {
 	struct finding f;
@@ -180,9 +229,10 @@ static void verdict_comm__judge(struct verdict_comm *comm, uint64_t now_ns)
 	};
 	if (verdict_comm__find_fault(comm, now_ns, &f)) {
 		comm->finding = f;
-	} else if (comm->lost_ns && comm->n_living && !comm->is_contested) {
+	} else if (comm->n_living && !comm->is_contested &&
+		   (comm->lost_ns || verdict_comm__is_unclear(comm, now_ns))) {
 		comm->finding.state = VERDICT_DEGRADED_SIGHT;
-		comm->finding.since_ns = comm->lost_ns;
+		comm->finding.since_ns = comm->loss_ns;
 	}
 }
 
@@ -282,6 +332,7 @@ void verdicts__settle(struct verdicts *verdicts, uint64_t now_ns)
 	for (comm = verdicts->first; comm; comm = comm->next)
 		verdict_comm__judge(comm, now_ns);
 	verdicts__chain(verdicts);
+	verdicts__acquit(verdicts);
 	for (comm = verdicts->first; comm; comm = comm->next) {
 		verdict_comm__show_lateness(comm);
 		verdict_comm__confirm(comm, now_ns);

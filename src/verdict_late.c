@@ -12,7 +12,7 @@
 
 static uint32_t late__cells(uint32_t n_columns)
 {
-	return sizeof(struct late) / 8 + n_columns * (LATE_NUMBERS + LATE_SLICES / 2 + 1);
+	return sizeof(struct late) / 8 + n_columns * (LATE_NUMBERS + LATE_SLICES * 3 / 2 + 2);
 }
 
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
@@ -25,8 +25,20 @@ void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
 	free(late->numbers);
 	free(late->burst_us);
 	free(late->waste_us);
+	free(late->late_us);
+	free(late->shares);
 	free(late);
 	comm->late[sight] = NULL;
+}
+
+void verdict_comm__fit_late(struct verdict_comm *comm)
+{
+	for (enum late_sight sight = 0; sight < LATE_SIGHTS; sight++) {
+		const struct late *late = comm->late[sight];
+
+		if (late && late->n_columns < comm->n_columns)
+			verdict_comm__free_late(comm, sight);
+	}
 }
 
 static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late_sight sight)
@@ -47,7 +59,9 @@ static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late
 	late->numbers = calloc((size_t)n * LATE_NUMBERS, sizeof(*late->numbers));
 	late->burst_us = calloc(n, sizeof(*late->burst_us));
 	late->waste_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->waste_us));
-	if (!late->numbers || !late->burst_us || !late->waste_us)
+	late->late_us = calloc((size_t)n * LATE_SLICES, sizeof(*late->late_us));
+	late->shares = calloc(n, sizeof(*late->shares));
+	if (!late->numbers || !late->burst_us || !late->waste_us || !late->late_us || !late->shares)
 		verdict_comm__free_late(comm, sight);
 	return comm->late[sight];
 }
@@ -55,13 +69,14 @@ static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late
 static void late__close_slice(struct late *late, uint64_t end_ns)
 {
 	struct slice *slice = &late->slices[late->n_slices % LATE_SLICES];
-	uint32_t *next;
+	size_t next;
 
 	slice->end_ns = end_ns;
 	late->n_slices++;
 	late->slices[late->n_slices % LATE_SLICES] = (struct slice){.start_ns = end_ns};
-	next = late->waste_us + late->n_slices % LATE_SLICES * (size_t)late->n_columns;
-	memset(next, 0, late->n_columns * sizeof(*next));
+	next = late->n_slices % LATE_SLICES * (size_t)late->n_columns;
+	memset(late->waste_us + next, 0, late->n_columns * sizeof(*late->waste_us));
+	memset(late->late_us + next, 0, late->n_columns * sizeof(*late->late_us));
 }
 
 static void late__close_burst(struct late *late)
@@ -93,9 +108,17 @@ static void late__add_number(struct late *late, const struct verdict_comm *comm,
 {
 	uint64_t *row = late->numbers + late->n_numbers++ % LATE_NUMBERS * (size_t)late->n_columns;
 
+	uint64_t *sum_us = late->late_us + late->n_slices % LATE_SLICES * (size_t)late->n_columns;
+
 	memset(row, 0, late->n_columns * sizeof(*row));
-	for (uint32_t i = 0; i < comm->n_members; i++)
-		row[comm->members[i].column] = meeting->times_ns[i];
+	late->slices[late->n_slices % LATE_SLICES].n_numbers++;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		uint32_t column = comm->members[i].column;
+
+		row[column] = meeting->times_ns[i];
+		if (meeting->times_ns[i])
+			sum_us[column] += (meeting->times_ns[i] - meeting->first_ns) / 1000;
+	}
 }
 
 static uint64_t meeting__median_ns(const struct meeting *meeting, uint32_t n_members)
@@ -132,10 +155,6 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight si
 {
 	struct late *late = comm->late[sight];
 
-	if (late && late->n_columns < comm->n_columns) {
-		verdict_comm__free_late(comm, sight);
-		late = NULL;
-	}
 	if (!late)
 		late = verdict_comm__make_late(comm, sight);
 	if (!late)

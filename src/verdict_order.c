@@ -12,6 +12,8 @@ static struct step *member__step(struct member *m, uint64_t n)
 	return &m->log[n % LOG_CALLS];
 }
 
+static void verdict_comm__link_next(struct verdict_comm *comm, struct member *m);
+
 void member__log(struct verdict_comm *comm, uint32_t index, const struct verdict_call *call)
 {
 	struct member *m = &comm->members[index];
@@ -24,10 +26,15 @@ void member__log(struct verdict_comm *comm, uint32_t index, const struct verdict
 	uint64_t n = m->n_logged++, oldest = n >= LOG_CALLS ? n - LOG_CALLS + 1 : 0;
 
 	m->is_gap = false;
+	/* calls follow so fast that the log would lose some; those told of in order need no delay
+	 */
+	if (n - m->n_linked >= LOG_CALLS - 1 && !m->is_disordered)
+		verdict_comm__link_next(comm, m);
 	if (oldest < m->n_linked)
 		oldest = m->n_linked;
 	for (; n > oldest && member__step(m, n - 1)->time_ns > step.time_ns; n--)
 		*member__step(m, n) = *member__step(m, n - 1);
+	m->is_disordered |= n != m->n_logged - 1;
 	/* told of too late: its neighbours were taken for neighbours of one another */
 	if (n == m->n_linked && n && member__step(m, n - 1)->time_ns > step.time_ns)
 		m->is_gap = step.is_first = true;
@@ -160,22 +167,25 @@ static void verdict_comm__link_step(struct verdict_comm *comm, const struct step
 	verdict_comm__take_sides(comm, before);
 }
 
+/* The oldest call not looked at, and the one before it where that is still known. */
+static void verdict_comm__link_next(struct verdict_comm *comm, struct member *m)
+{
+	uint64_t n = m->n_linked++, oldest = m->n_logged > LOG_CALLS ? m->n_logged - LOG_CALLS : 0;
+	const struct step *step = member__step(m, n);
+
+	if (!step->is_first && (!n || n > oldest))
+		verdict_comm__link_step(comm, n ? member__step(m, n - 1) : NULL, step);
+}
+
 static void verdict_comm__link_member(struct verdict_comm *comm, struct member *m, uint64_t now_ns)
 {
 	uint64_t oldest = m->n_logged > LOG_CALLS ? m->n_logged - LOG_CALLS : 0;
 
 	if (m->n_linked < oldest)
 		m->n_linked = oldest;
-	for (; m->n_linked < m->n_logged; m->n_linked++) {
-		const struct step *step = member__step(m, m->n_linked);
-
-		if (step->time_ns + ORDER_DELAY_NS > now_ns)
-			return;
-		if (step->is_first || (m->n_linked && m->n_linked == oldest))
-			continue;
-		verdict_comm__link_step(comm, m->n_linked ? member__step(m, m->n_linked - 1) : NULL,
-					step);
-	}
+	while (m->n_linked < m->n_logged &&
+	       member__step(m, m->n_linked)->time_ns + ORDER_DELAY_NS <= now_ns)
+		verdict_comm__link_next(comm, m);
 }
 
 void verdict_comm__link(struct verdict_comm *comm, uint64_t now_ns)

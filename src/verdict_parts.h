@@ -18,6 +18,9 @@ int32_t verdict_comm__index(const struct verdict_comm *comm, const struct verdic
 /* Index of the living member that holds a rank; -1. */
 int32_t verdict_comm__living(const struct verdict_comm *comm, int32_t rank);
 /* A living member of that name; NULL. */
+/* How many ranks of a communicator of this node alone were never seen, and which. 0: none, or it
+ * has other nodes. */
+uint32_t verdict_comm__unseen(const struct verdict_comm *comm, struct verdict_named *ret);
 struct verdict_comm *verdicts__member(struct verdicts *verdicts,
 				      const struct verdict_member *member, uint32_t *ret_index);
 
@@ -107,6 +110,8 @@ struct meeting {
 };
 void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
 				   const struct meeting *meeting);
+/* What was gathered and has no column for a member that came begins anew. */
+void verdict_comm__fit_late(struct verdict_comm *comm);
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
 /* verdict_straggler.c */
@@ -122,10 +127,11 @@ struct points {
 	double lateness[MAX_POINTS], others[MAX_POINTS];
 	uint32_t n;
 };
-enum waited { WAITED_NO, WAITED_OPEN, WAITED_YES };  /* open: nothing tells */
+/* Maybe: what is seen fits, noise allows for the other, too. */
+enum waited { WAITED_NO, WAITED_UNKNOWN, WAITED_MAYBE, WAITED_YES };
 double points__step_ns(const struct points *points); /* 0: not known */
-/* Do the others wait for it? ret_by_wander: known only by how its lateness varies. */
-enum waited points__waited(const struct points *points, bool *ret_by_wander);
+/* Do the others wait for it? */
+enum waited points__waited(const struct points *points);
 /* Of a row of arrivals by column; false: somebody is not in it, or there are no others. */
 bool points__add(struct points *points, const struct verdict_comm *comm, const uint64_t *row,
 		 uint32_t column, const struct rank_set *but);
@@ -145,6 +151,10 @@ bool verdict_comm__find_slow(struct verdict_comm *comm, uint64_t now_ns, struct 
 
 /* verdict_chain.c */
 void verdicts__chain(struct verdicts *verdicts);
+struct finding verdict_comm__nothing(const struct verdict_comm *comm);
+
+/* verdict_acquit.c */
+void verdicts__acquit(struct verdicts *verdicts);
 
 /* verdict_words.c */
 struct text {

@@ -17,7 +17,8 @@
  * verdict_straggler.c what follows from that
  * verdict_waited.c    whether the others wait for the late one; chance
  * verdict_timed.c     the same by GPU times; transfers slower than they were
- * verdict_chain.c     who is late only because it waits in another communicator
+ * verdict_chain.c     who does not call because it waits in another communicator
+ * verdict_acquit.c    who comes late because of another communicator
  * verdict_judge.c     from findings to the state that holds
  * verdict_text.c      names
  * verdict_words.c     what sentences are made of
@@ -119,6 +120,9 @@ struct lateness {
 	uint32_t n[2], n_last[2];
 };
 
+/* Where lateness is seen: at the call, or at the start on the GPU. */
+enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
+
 /* What the judge keeps of a rank beside what it shows. */
 struct member {
 	uint32_t column; /* of everything that is kept by columns; stays as ranks come and go */
@@ -128,6 +132,7 @@ struct member {
 	uint64_t left_ns;
 	uint64_t active_ns;		   /* it last called or moved; 0: never seen */
 	uint64_t excused_ns;		   /* it last waited in another communicator */
+	uint64_t acquitted_ns;		   /* it was last late for what happens in another one */
 	uint64_t told_ns;		   /* anything at all was last told of it */
 	uint64_t reached[NCCL_OP_MAX];	   /* VERDICT_NO_SEQUENCE: not known */
 	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
@@ -137,11 +142,14 @@ struct member {
 	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */
+	bool is_disordered;	     /* its calls were once told of out of order */
 	bool is_gap;		     /* the next call's predecessor is not known */
 	bool peers_unsure;	     /* Sends or Recvs may have been lost */
 	struct lateness lateness;
-	enum nccl_operation late_operation; /* where it was last the last; NCCL_OP_MAX: nowhere */
-	uint64_t late_sequence;
+	struct {
+		enum nccl_operation operation;
+		uint64_t sequence;
+	} late[LATE_SIGHTS];	 /* where it was last the last; NCCL_OP_MAX: nowhere */
 	uint64_t gpu_since_ns;	 /* since when its oldest launch is the oldest */
 	uint64_t gpu_started_ns; /* when that was first known to run; 0: it is not */
 	char error[32];		 /* "": none */
@@ -182,6 +190,7 @@ struct finding {
 	enum nccl_operation operation;
 	uint64_t sequence;
 	struct rank_set culprits, waiting;
+	bool in_queue; /* whether any GPU has begun is not known, or none has */
 };
 
 /* The disagreement that is remembered. */
@@ -204,9 +213,8 @@ struct disagreement {
  */
 struct slice {
 	uint64_t start_ns, end_ns;
+	uint32_t n_numbers;
 };
-
-enum late_sight { LATE_ON_HOST, LATE_ON_GPU, LATE_SIGHTS };
 
 struct late {
 	uint32_t n_columns;
@@ -216,9 +224,14 @@ struct late {
 	uint64_t *numbers;  /* [LATE_NUMBERS][n_columns] when each rank came */
 	uint32_t *burst_us; /* [n_columns] lateness in the burst under way */
 	uint32_t *waste_us; /* [LATE_SLICES][n_columns] */
+	uint64_t *
+		late_us; /* [LATE_SLICES][n_columns] sum over the numbers, from the first to come */
 	struct slice slices[LATE_SLICES];
-	struct rank_set culprits; /* columns; of the last evaluation */
-	struct rank_set suspects; /* columns; late in many slices, be it for what it may */
+	struct rank_set culprits;   /* columns; of the last evaluation */
+	struct rank_set suspects;   /* columns; late in many slices, be it for what it may */
+	struct rank_set unpunctual; /* columns; late in some */
+	float *shares;		    /* [n_columns] of the time that is lost to it */
+	uint32_t scale;		    /* slices taken together, where the culprits were found */
 	uint64_t since_ns;
 	double share, waste; /* of the slices that the first culprit is late in; of the time */
 };

@@ -3,6 +3,8 @@
  * Who comes last again and again, judged by host calls: whoever keeps its peers waiting for a share
  * of the time that matters, in nearly all of the recent slices, by more than chance does.
  */
+#include <math.h>
+
 #include "verdict_private.h"
 
 #define MIN_SLICES    10
@@ -139,12 +141,12 @@ static struct points window__points(const struct window *w, uint32_t column, uin
 	return p;
 }
 
-/* Of how many slices, up to the newest, is it late in four of five? */
+/* Of how many slices, up to the newest, is it late in four of five, and never twice not? */
 static uint32_t window__streak(const struct window *w, uint32_t column)
 {
 	uint32_t n_late = 0, streak = 0;
 
-	for (uint32_t k = 0; k < w->n; k++) {
+	for (uint32_t k = 0; k < w->n && k < streak + 2; k++) {
 		bool is_late = window__waste_ns(w, k, column) >= window__limit_ns(w, k);
 
 		n_late += is_late;
@@ -154,40 +156,77 @@ static uint32_t window__streak(const struct window *w, uint32_t column)
 	return streak;
 }
 
-/* The numbers may be of a short time: whether lateness wanders over the slices counts as well. */
+/* By how much it was later than the others in the mean, slice by slice. */
+static void window__lateness(const struct window *w, uint32_t column, uint32_t n, double *ret_us)
+{
+	for (uint32_t k = 0; k < n; k++) {
+		double own = 0, others = 0, n_numbers = 0;
+
+		for (uint32_t s = 0; s < w->scale; s++) {
+			uint64_t slice = (window__first(w, k) + s) % LATE_SLICES;
+			const uint64_t *row = w->late->late_us + slice * w->late->n_columns;
+
+			n_numbers += w->late->slices[slice].n_numbers;
+			own += row[column];
+			for (uint32_t c = 0; c < w->comm->n_columns; c++)
+				others += c == column ? 0 : row[c];
+		}
+		ret_us[k] = (own - others / (w->comm->n_living - 1)) / fmax(n_numbers, 1);
+	}
+}
+
+/*
+ * Noise may hide whether others wait; then how the lateness varies from slice to slice tells. Of a
+ * random walk that is buried in noise only time tells: it does not keep to one side.
+ */
 static enum waited window__is_waited_for(const struct window *w, uint32_t column, uint32_t streak)
 {
 	struct points p = window__points(w, column, window__start_ns(w, streak - 1));
-	double series[MAX_SLICES];
-	bool by_wander;
-	enum waited waited = points__waited(&p, &by_wander);
+	enum waited waited = points__waited(&p);
+	double lateness_us[MAX_SLICES], ratio;
 
-	if (waited != WAITED_YES || !by_wander)
+	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
 		return waited;
-	if (streak < 16)
-		return WAITED_OPEN;
-	window__series(w, column, streak, series);
-	return doubles__von_neumann(series, streak) >= 1 ? WAITED_YES : WAITED_OPEN;
+	window__lateness(w, column, streak, lateness_us);
+	ratio = doubles__von_neumann(lateness_us, streak);
+	if (ratio < 0.5)
+		return WAITED_NO;
+	if (waited == WAITED_MAYBE)
+		return ratio >= (streak < 28 ? 1.4 : 1.2) ? WAITED_YES : WAITED_UNKNOWN;
+	return streak == MAX_SLICES && ratio >= 1.4 ? WAITED_YES : WAITED_UNKNOWN;
 }
 
-/* ---- the verdict ---- */
+/* It was late just now, and not only some time ago. */
+static bool late__is_late_now(const struct late *late, const struct verdict_comm *comm,
+			      uint32_t column, uint32_t n)
+{
+	struct window w = window__of(comm, late, 1);
+
+	return window__count(&w, column, n < w.n ? n : w.n, 50) > 0;
+}
 
 static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
 {
 	uint32_t streak;
 
 	if (rank_set__has(&w->late->culprits, column)) {
+		if (w->scale != w->late->scale)
+			return false;
 		window__is_significant(w, column, ret_waste);
-		return window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
+		return late__is_late_now(w->late, w->comm, column, MIN_SLICES) &&
+		       window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
 	}
-	if (window__count(w, column, MIN_SLICES, 100) < MIN_SLICES * 8 / 10 ||
+	streak = window__streak(w, column);
+	if (streak < MIN_SLICES * 8 / 10 ||
+	    window__count(w, column, MIN_SLICES, 100) < MIN_SLICES * 8 / 10 ||
+	    !late__is_late_now(w->late, w->comm, column, w->scale + 1) ||
 	    !window__is_significant(w, column, ret_waste))
 		return false;
-	streak = window__streak(w, column);
 	switch (window__is_waited_for(w, column, streak)) {
 	case WAITED_YES:
 		return true;
-	case WAITED_OPEN:
+	case WAITED_UNKNOWN:
+	case WAITED_MAYBE:
 		return streak == MAX_SLICES &&
 		       since(late__last_slice(w->late)->end_ns, window__start_ns(w, streak - 1)) >=
 			       LONG_NS &&
@@ -219,22 +258,31 @@ static void late__fit_slices(struct late *late, const struct verdict_comm *comm)
 	}
 }
 
+/* Who is late in many of the last slices, or in some, be it for what it may. */
 static void late__suspect(struct late *late, const struct verdict_comm *comm)
 {
 	struct window w = window__of(comm, late, 1);
 	uint32_t n = w.n < MIN_SLICES ? w.n : MIN_SLICES;
+	uint64_t waste_ns[MAX_MEMBERS] = {};
 	uint8_t n_late[MAX_MEMBERS] = {};
 
-	late->suspects = (struct rank_set){};
 	for (uint32_t k = 0; k < n; k++) {
 		uint64_t limit_ns = window__limit_ns(&w, k) / 2;
 
-		for (uint32_t c = 0; c < comm->n_columns; c++)
+		for (uint32_t c = 0; c < comm->n_columns; c++) {
 			n_late[c] += window__waste_ns(&w, k, c) >= limit_ns;
+			waste_ns[c] += window__waste_ns(&w, k, c);
+		}
 	}
+	late->suspects = late->unpunctual = (struct rank_set){};
 	for (uint32_t c = 0; c < comm->n_columns; c++) {
 		if (n_late[c] * 10 >= n * 4)
 			rank_set__add(&late->suspects, c);
+		if (n_late[c] * 10 >= n * 2)
+			rank_set__add(&late->unpunctual, c);
+		late->shares[c] = (float)waste_ns[c] / later(since(late__last_slice(late)->end_ns,
+								   window__start_ns(&w, n - 1)),
+							     1);
 	}
 }
 
@@ -260,6 +308,8 @@ static void late__evaluate(struct late *late, const struct verdict_comm *comm)
 			if (comm->members[i].has_left || rank_set__has(&culprits, column) ||
 			    !window__is_straggler(&w, column, &late->waste))
 				continue;
+			if (!rank_set__count(&late->culprits))
+				late->scale = scale;
 			rank_set__add(&culprits, column);
 			start_ns = window__start_ns(&w, later(window__streak(&w, column), 1) - 1);
 			since_ns = start_ns < since_ns ? start_ns : since_ns;
@@ -275,7 +325,7 @@ bool late__is_recent(const struct late *late, uint64_t now_ns)
 {
 	const struct slice *last;
 
-	if (!late || late->n_slices < MIN_SLICES)
+	if (!late || late->n_slices < 3)
 		return false;
 	last = late__last_slice(late);
 	return since(now_ns, last->end_ns) <= 3 * (last->end_ns - last->start_ns) + MIN_IDLE_NS;
@@ -308,9 +358,9 @@ bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sig
 			continue;
 		}
 		rank_set__add(&ret->culprits, i);
-		if (ret->operation == NCCL_OP_MAX && sight == LATE_ON_HOST) {
-			ret->operation = m->late_operation;
-			ret->sequence = m->late_sequence;
+		if (ret->operation == NCCL_OP_MAX) {
+			ret->operation = m->late[sight].operation;
+			ret->sequence = m->late[sight].sequence;
 		}
 	}
 	return rank_set__count(&ret->culprits);

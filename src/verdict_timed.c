@@ -144,7 +144,7 @@ static void verdict_comm__meet_on_gpu(struct verdict_comm *comm, const struct ti
 	struct meeting meeting = {.first_ns = ~0ULL, .weight = 1};
 	double durations[MAX_MEMBERS];
 	uint64_t last_duration_ns = 0;
-	uint32_t n = 0;
+	uint32_t n = 0, last = 0;
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		const struct timed_rank *rank =
@@ -162,9 +162,12 @@ static void verdict_comm__meet_on_gpu(struct verdict_comm *comm, const struct ti
 			continue;
 		meeting.last_ns = rank->start_ns;
 		last_duration_ns = rank->duration_ns;
+		last = i;
 	}
 	if (n < 2)
 		return;
+	comm->members[last].late[LATE_ON_GPU].operation = entry->operation;
+	comm->members[last].late[LATE_ON_GPU].sequence = entry->sequence;
 	meeting.is_waited = since(doubles__nth(durations, n, n / 2), last_duration_ns) >=
 			    (meeting.last_ns - meeting.first_ns) / 2;
 	if (*last_sequence && entry->sequence > *last_sequence)

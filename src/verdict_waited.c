@@ -4,17 +4,16 @@
  * step the later, the later the late rank came to this one: over a step, their interval grows with
  * its lateness (slope 1). Where they do not (hosts that run ahead of their GPUs, or ranks that
  * drift), their interval knows nothing of its lateness (slope 0; 1/2 where each is only imprecise
- * about its own pace). Where noise leaves that open, lateness that begins anew at every step has
- * von Neumann's ratio near 2, lateness that wanders near 0.
+ * about its own pace). Where noise leaves that open, how the lateness varies from slice to slice
+ * may tell: begun anew at every step, it has von Neumann's ratio near 2; where it wanders, near 0.
  */
 #include <math.h>
 #include <string.h>
 
 #include "verdict_private.h"
 
-#define MIN_POINTS 10
-#define MIN_STEPS  20 /* fewer, and a random walk looks as if it began anew */
-#define MAX_LAG	   24
+#define MIN_STEPS 20 /* fewer, and a random walk looks as if it began anew */
+#define MAX_LAG	  24
 
 /* Mean and variance of a few values. */
 struct moments {
@@ -87,26 +86,6 @@ double doubles__nth(double *values, uint32_t n, uint32_t k)
 	return values[place];
 }
 
-static double doubles__median(const double *values, uint32_t n)
-{
-	double copy[MAX_POINTS];
-
-	memcpy(copy, values, n * sizeof(*values));
-	return doubles__nth(copy, n, n / 2);
-}
-
-/* A pause of the whole job, or one hiccup, must not weigh more than all the rest. */
-static void doubles__clamp(double *values, uint32_t n)
-{
-	double distances[MAX_POINTS], median = doubles__median(values, n), limit;
-
-	for (uint32_t i = 0; i < n; i++)
-		distances[i] = fabs(values[i] - median);
-	limit = 6 * doubles__median(distances, n);
-	for (uint32_t i = 0; i < n && limit > 0; i++)
-		values[i] = fmin(fmax(values[i], median - limit), median + limit);
-}
-
 /* The others' intervals from each point to the one `lag` later; points are newest first. */
 static uint32_t points__intervals(const struct points *p, uint32_t lag, double *ret)
 {
@@ -115,22 +94,64 @@ static uint32_t points__intervals(const struct points *p, uint32_t lag, double *
 	return p->n - lag;
 }
 
-/* How many points make a step: the lag at which intervals vary least. */
+/*
+ * Only where it is late is it waited for: at the other numbers of a step, others may be the last.
+ * Choosing by lateness does not bend the slope over lateness.
+ */
+static struct points points__late(const struct points *p)
+{
+	double sorted[MAX_POINTS], least;
+	struct points late = {};
+
+	if (!p->n)
+		return late;
+	memcpy(sorted, p->lateness, p->n * sizeof(*sorted));
+	least = fmax(0.3 * doubles__nth(sorted, p->n, p->n - 1 - p->n / 20), LATE_NS);
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (p->lateness[i] < least)
+			continue;
+		late.lateness[late.n] = p->lateness[i];
+		late.others[late.n++] = p->others[i];
+	}
+	return late;
+}
+
+/* But for the greatest and the least fortieth: pauses are few, the ends of steps are not. */
+static struct moments moments__of_most(double *values, uint32_t n)
+{
+	double low = doubles__nth(values, n, n / 40),
+	       high = doubles__nth(values, n, n - 1 - n / 40);
+
+	for (uint32_t i = 0; i < n; i++)
+		values[i] = fmin(fmax(values[i], low), high);
+	return moments__of(values, n);
+}
+
+/* The changes of lateness over so many points. */
+static uint32_t points__changes(const struct points *p, uint32_t lag, double *ret)
+{
+	for (uint32_t i = lag; i < p->n; i++)
+		ret[i - lag] = p->lateness[i - lag] - p->lateness[i];
+	return p->n - lag;
+}
+
+/* How many points make a step: the lag at which intervals and lateness vary least. */
 static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 {
-	double intervals[MAX_POINTS], best = 0;
+	double values[MAX_POINTS], best = 0;
 	uint32_t best_lag = 1;
 
 	*ret_step_ns = 0;
-	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 4 <= p->n; lag++) {
-		uint32_t n = points__intervals(p, lag, intervals);
-		struct moments m;
+	for (uint32_t lag = 1; lag <= MAX_LAG && lag * 8 <= p->n; lag++) {
+		uint32_t n = points__intervals(p, lag, values);
+		struct moments m = moments__of_most(values, n);
+		double variance = m.variance;
 
-		doubles__clamp(intervals, n);
-		m = moments__of(intervals, n);
-		if (lag > 1 && m.variance >= best * 0.7)
+		points__changes(p, lag, values);
+		variance += moments__of_most(values, n).variance;
+		if (lag > 1 && variance >= best * 0.5)
 			continue;
-		best = m.variance;
+		best = variance;
 		best_lag = lag;
 		*ret_step_ns = m.mean;
 	}
@@ -139,96 +160,85 @@ static uint32_t points__lag(const struct points *p, double *ret_step_ns)
 
 double points__step_ns(const struct points *p)
 {
+	struct points late = points__late(p);
 	double step_ns;
 
-	points__lag(p, &step_ns);
+	points__lag(&late, &step_ns);
 	return step_ns;
 }
 
-/* Points at one place in the step are compared with one another: each has its mean taken off. */
+/*
+ * Points at one place in the step are compared with one another: each has the usual taken off. A
+ * pause of the whole job, or one hiccup, must not weigh more than all the rest.
+ */
 static void doubles__level(double *values, uint32_t n, uint32_t lag)
 {
 	for (uint32_t phase = 0; phase < lag; phase++) {
-		double sum = 0;
-		uint32_t n_phase = 0;
+		double place[MAX_POINTS], usual, limit;
+		uint32_t n_place = 0;
 
-		for (uint32_t i = phase; i < n; i += lag, n_phase++)
-			sum += values[i];
 		for (uint32_t i = phase; i < n; i += lag)
-			values[i] -= sum / n_phase;
+			place[n_place++] = values[i];
+		usual = doubles__nth(place, n_place, n_place / 2);
+		for (uint32_t i = 0; i < n_place; i++)
+			place[i] = fabs(place[i] - usual);
+		limit = 6 * doubles__nth(place, n_place, n_place / 2);
+		for (uint32_t i = phase; i < n; i += lag)
+			values[i] = fmin(fmax(values[i] - usual, -limit), limit);
 	}
+}
+
+/*
+ * Standard error of the slope by Newey and West: lateness and what is left may vary differently
+ * from place to place, and intervals of a step overlap within it.
+ */
+static double slope__error(const double *lateness, const double *rest, uint32_t n, uint32_t lag,
+			   double sum_squares)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t j = i; j < n && j < i + lag; j++)
+			sum += (i == j ? 1 : 2.0 * (lag - (j - i)) / lag) * lateness[i] * rest[i] *
+			       lateness[j] * rest[j];
+	}
+	return sqrt(fmax(sum, 0)) / sum_squares * (1 + 3.0 * lag / n);
 }
 
 static enum waited points__slope(const struct points *p, uint32_t lag)
 {
-	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, dd = 0, slope, error;
+	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, slope, error;
 	uint32_t n = points__intervals(p, lag, intervals);
 
 	if (n < MIN_STEPS * lag)
-		return WAITED_OPEN;
+		return WAITED_UNKNOWN;
 	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
-	doubles__clamp(intervals, n);
 	doubles__level(lateness, n, lag);
 	doubles__level(intervals, n, lag);
-	doubles__clamp(lateness, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ll += lateness[i] * lateness[i];
 		ld += lateness[i] * intervals[i];
-		dd += intervals[i] * intervals[i];
 	}
 	if (ll <= 0)
-		return WAITED_OPEN;
+		return WAITED_UNKNOWN;
 	slope = ld / ll;
-	error = sqrt(fmax(dd - slope * ld, 0) / (ll * (n - lag - 1)) * lag);
-	if (slope + 2 * error <= 0.75)
+	for (uint32_t i = 0; i < n; i++)
+		intervals[i] -= slope * lateness[i];
+	error = slope__error(lateness, intervals, n, lag, ll);
+	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope - 2 * error <= 1.3)
+		return WAITED_YES;
+	if (slope + 2 * error <= 0.9)
 		return WAITED_NO;
-	return slope - 2 * error >= 0.6 && slope >= 0.75 && slope <= 1.3 ? WAITED_YES : WAITED_OPEN;
+	return slope >= 0.5 && error < 1 ? WAITED_MAYBE : WAITED_UNKNOWN;
 }
 
-/* Of the place in the step at which the rank is latest. */
-static enum waited points__wander(const struct points *p, uint32_t lag)
+enum waited points__waited(const struct points *p)
 {
-	double values[MAX_POINTS], most = 0, ratio = 2;
-	uint32_t n_values = 0;
-
-	for (uint32_t phase = 0; phase < lag; phase++) {
-		double phase_values[MAX_POINTS];
-		struct moments m;
-		uint32_t n = 0;
-
-		for (uint32_t i = phase; i < p->n; i += lag)
-			phase_values[n++] = p->lateness[i];
-		m = moments__of(phase_values, n);
-		if (m.mean <= most)
-			continue;
-		most = m.mean;
-		n_values = n;
-		memcpy(values, phase_values, n * sizeof(*values));
-	}
-	if (n_values < MIN_STEPS)
-		return WAITED_OPEN;
-	doubles__clamp(values, n_values);
-	ratio = doubles__von_neumann(values, n_values);
-	if (ratio < 0.6)
-		return WAITED_NO;
-	return ratio >= 1.2 ? WAITED_YES : WAITED_OPEN;
-}
-
-enum waited points__waited(const struct points *p, bool *ret_by_wander)
-{
+	struct points late = points__late(p);
 	double step_ns;
-	uint32_t lag;
-	enum waited waited;
 
-	*ret_by_wander = false;
-	if (p->n < MIN_POINTS)
-		return WAITED_OPEN;
-	lag = points__lag(p, &step_ns);
-	waited = points__slope(p, lag);
-	if (waited != WAITED_OPEN)
-		return waited;
-	*ret_by_wander = true;
-	return points__wander(p, lag);
+	return late.n < MIN_STEPS ? WAITED_UNKNOWN
+				  : points__slope(&late, points__lag(&late, &step_ns));
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,

@@ -36,6 +36,7 @@ def own_cgroup():
 
     def leave():
         (root / home.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
+        nbt.wait_for(lambda: not (root / name / "cgroup.procs").read_text(), "the last job's end")
         (root / name).rmdir()
 
     (root / name).mkdir()

@@ -200,15 +200,15 @@ static bool wait_counts(uint64_t hash, int function, uint64_t calls, struct nbp_
 	return false;
 }
 
-/* Launches of a communicator that finished. */
-static int count_finished(uint64_t hash, struct nbp_record *last)
+/* What was told of launches of a communicator, by enum nbp_phase. */
+static int count_phase(uint64_t hash, int phase, struct nbp_record *last)
 {
 	int n = 0;
 
 	pthread_mutex_lock(&records_lock);
 	for (int i = 0; i < n_records; i++) {
 		if (records[i].kind != NBP_KIND_LAUNCH || records[i].comm_hash != hash ||
-		    records[i].launch.phase != NBP_FINISHED)
+		    records[i].launch.phase != phase)
 			continue;
 		n++;
 		if (last)
@@ -216,6 +216,11 @@ static int count_finished(uint64_t hash, struct nbp_record *last)
 	}
 	pthread_mutex_unlock(&records_lock);
 	return n;
+}
+
+static int count_finished(uint64_t hash, struct nbp_record *last)
+{
+	return count_phase(hash, NBP_FINISHED, last);
 }
 
 static int wait_finished(uint64_t hash, int wanted, struct nbp_record *last)

@@ -44,23 +44,6 @@ static void collective(int version, void *context, struct fake_stream *stream, u
 	one_collective(version, context, stream, sequence, 0, launch);
 }
 
-static int count_phase(uint64_t hash, int phase, struct nbp_record *last)
-{
-	int n = 0;
-
-	pthread_mutex_lock(&records_lock);
-	for (int i = 0; i < n_records; i++) {
-		if (records[i].kind != NBP_KIND_LAUNCH || records[i].comm_hash != hash ||
-		    records[i].launch.phase != phase)
-			continue;
-		n++;
-		if (last)
-			*last = records[i];
-	}
-	pthread_mutex_unlock(&records_lock);
-	return n;
-}
-
 static bool wait_phase(uint64_t hash, int phase, int wanted, struct nbp_record *last)
 {
 	for (int i = 0; i < 10000; i++) {

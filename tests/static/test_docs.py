@@ -170,7 +170,6 @@ def test_loss_reasons():
         len(re.findall(r"\tNB_LOST_(?!MAX)\w+,", source("include/nccl_bpftrace_record.h")))
     names = re.search(r"foreign_loss__name\(.*?\n}", source("src/foreign.c"), re.S)[0]
     real += re.findall(r'\] = "(\w+)"', names)
-    real += re.findall(r'#define WATCH_NO_ROOM "(\w+)"', source("src/watch.h"))
     same([quoted(row[0])[0] for row in table("reason")], real, "README")
     part = re.search(r"^\.Sh DIAGNOSTICS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")
@@ -203,6 +202,18 @@ def test_operations():
     real.remove("MAX")
     named = re.search(r"^`operation` is NCCL's name: ([\w,\s]+)\.", README, re.M)[1]
     same(re.findall(r"\w+", named), real, "README's operations")
+
+
+def test_keys():
+    rows = re.findall(r'^\t\{"([^"]+)", "([^"]+)"\},$', source("src/screen_keys.c"), re.M)
+    assert len(rows) > 10
+    same([(*quoted(keys), text) for keys, text in table("keys")],
+         [(*keys.split(), text) for keys, text in rows], "README's keys")
+    part = re.search(r"^\.Sh KEYS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
+    same([(keys.replace("\\-", "-"), text) for keys, text in
+          re.findall(r"^\.It (.*)\n(.*)\.$", part, re.M)],
+         [(" , ".join(keys.split()), text[0].upper() + text[1:]) for keys, text in rows],
+         "man page's keys")
 
 
 def test_limits():

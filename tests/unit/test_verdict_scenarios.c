@@ -57,7 +57,7 @@ struct scenario {
 	/* what was */
 	enum outcome outcome;
 	uint64_t named_ns;
-	bool was_idle;
+	bool was_idle, was_unknown, was_degraded;
 	char what[400];
 };
 
@@ -162,8 +162,9 @@ static void scenario_job(struct scenario *s)
 		job->tensor = chance(0.5) ? 2 : job->n / 2;
 	job->depth = 2 + among(40);
 	job->computes_on_gpu = job->host != HOST_FREE && chance(0.4);
-	if (job->fault == FAULT_STRAGGLER && !job->tensor)
-		job->computes_on_gpu = false;
+	/* what one side computes hides what comes late on the other */
+	if (job->fault == FAULT_STRAGGLER || job->fault == FAULT_GPU_STRAGGLER)
+		job->computes_on_gpu = job->fault == FAULT_GPU_STRAGGLER;
 	scenario_positions(s);
 	scenario_period(s, 60);
 	job->jitter = chance(0.5) ? uniform(0, 0.02) : uniform(0, 0.2);
@@ -207,7 +208,7 @@ static void scenario_fault(struct scenario *s)
 		break;
 	case FAULT_STRAGGLER:
 	case FAULT_GPU_STRAGGLER:
-		job->extra_ns = fmin(2.5e9, fmax(3e6, uniform(0.12, 1) * job->period_ns));
+		job->extra_ns = fmin(2e9, fmax(3e6, uniform(0.12, 1) * job->period_ns));
 		if (chance(0.5))
 			job->end_step = job->fault_step + 40 + (uint64_t)(25 / period_s);
 		break;
@@ -250,7 +251,7 @@ static void scenario_sight(struct scenario *s)
 	if (job->fault == FAULT_GPU || job->fault == FAULT_LINK)
 		w->tells_gpu = chance(0.8);
 	if (job->fault == FAULT_GPU_STRAGGLER)
-		w->timed_every = chance(0.8) ? 1 + among(3) : 0;
+		w->timed_every = chance(0.8) ? 1 : among(4);
 	/* GPUs that have nothing to do wait for whichever host lags at the moment */
 	if (job->host == HOST_FREE || (job->host == HOST_AHEAD && !job->computes_on_gpu))
 		w->timed_every = 0;
@@ -280,7 +281,9 @@ static void scenario_run_job(struct scenario *s)
 	uint64_t step = 0;
 
 	for (int rank = 0; rank < job->n; rank++)
-		job->host_ns[rank] = JOB_START + (uint64_t)uniform(1e6, 2e8);
+		job->host_ns[rank] =
+			JOB_START +
+			(job->host == HOST_FREE ? 200 * MS : (uint64_t)uniform(1e6, 2e8));
 	for (; (!job->n_steps || step < job->n_steps) && job->n_calls < 120000; step++) {
 		uint64_t first_ns = JOB_NEVER;
 
@@ -361,12 +364,27 @@ static const struct job_call *scenario_fault_call(const struct scenario *s, uint
 	return own;
 }
 
+/* When the last of the GPUs that do start began with it. */
+static uint64_t scenario_last_start(const struct scenario *s, const struct job_call *own)
+{
+	uint64_t last_ns = s->job.fault_ns;
+
+	for (size_t i = 0; i < s->job.n_calls && own; i++) {
+		const struct job_call *call = &s->job.calls[i];
+
+		if (call->group == own->group && call->sequence == own->sequence &&
+		    call->operation == own->operation && call->start_ns < JOB_NEVER)
+			last_ns = later(last_ns, call->start_ns);
+	}
+	return last_ns;
+}
+
 static bool scenario_sees_straggler(const struct scenario *s)
 {
 	const struct job *job = &s->job;
 	const struct watched *w = &s->watched;
 
-	if (w->timed_every)
+	if (w->timed_every == 1)
 		return true;
 	return job->fault == FAULT_STRAGGLER && job->host != HOST_AHEAD && !job->computes_on_gpu;
 }
@@ -374,7 +392,7 @@ static bool scenario_sees_straggler(const struct scenario *s)
 static void scenario_expect_straggler(struct scenario *s)
 {
 	struct job *job = &s->job;
-	uint64_t ns, needed = 24 * (job->period_ns + job->extra_ns);
+	uint64_t ns, needed = 30 * (job->period_ns + job->extra_ns) + 5 * SEC;
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
 	s->expects = call && scenario_sees_straggler(s);
@@ -383,8 +401,8 @@ static void scenario_expect_straggler(struct scenario *s)
 	s->state = VERDICT_STRAGGLER;
 	s->cause = VERDICT_CAUSES;
 	s->operation = NCCL_OP_MAX;
-	s->wanted_ns = call->time_ns;
-	s->deadline_ns = call->time_ns + (needed > 15 * SEC ? needed : 15 * SEC);
+	s->wanted_ns = job->fault == FAULT_STRAGGLER ? call->time_ns : call->start_ns;
+	s->deadline_ns = s->wanted_ns + (needed > 15 * SEC ? needed : 15 * SEC);
 }
 
 static void scenario_expect(struct scenario *s)
@@ -415,7 +433,7 @@ static void scenario_expect(struct scenario *s)
 	case FAULT_GPU:
 	case FAULT_LINK:
 		call = scenario_fault_call(s, &ns);
-		scenario_expect_call(s, call, later(ns, job->fault_ns), VERDICT_WAITING,
+		scenario_expect_call(s, call, scenario_last_start(s, call), VERDICT_WAITING,
 				     job->fault == FAULT_GPU ? VERDICT_GPU_NOT_STARTED
 							     : VERDICT_GPU_NOT_DONE);
 		s->expects &= s->watched.tells_gpu && s->watched.knows_starts;
@@ -434,6 +452,10 @@ static void scenario_expect(struct scenario *s)
 		s->deadline_ns = ns + 5 * SEC;
 		if (job->fault == FAULT_ORDER)
 			s->operation = NCCL_OP_MAX;
+		/* of an order that differs once, nothing is left to see after a loss */
+		if (job->fault == FAULT_ORDER && s->watched.lost_to_ns > ns - SEC &&
+		    s->watched.lost_from_ns < ns + 2 * SEC)
+			s->expects = job->hangs;
 	}
 }
 
@@ -479,7 +501,7 @@ static bool scenario_is_expected(const struct scenario *s, const struct verdict 
 
 	return g == s->group && is_state && scenario_names_culprit(s, v, g) &&
 	       (s->cause == VERDICT_CAUSES || v->cause == s->cause) &&
-	       (s->operation == NCCL_OP_MAX ||
+	       (s->operation == NCCL_OP_MAX || (s->has_loss && v->operation == NCCL_OP_MAX) ||
 		(v->operation == s->operation && v->sequence == s->sequence));
 }
 
@@ -517,7 +539,7 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 		return (v->state == VERDICT_STRAGGLER || v->state == VERDICT_WAITING) && is_own &&
 		       verdict_names_only(v, m);
 	default:
-		return false;
+		return v->state == VERDICT_MISMATCH && scenario_names_culprit(s, v, g);
 	}
 }
 
@@ -539,6 +561,10 @@ static void scenario_check(struct scenario *s, uint64_t now_ns)
 		if (!v)
 			continue;
 		s->was_idle |= v->state == VERDICT_IDLE;
+		if (g == s->group && s->wanted_ns && now_ns > s->wanted_ns) {
+			s->was_degraded |= v->state == VERDICT_DEGRADED_SIGHT;
+			s->was_unknown |= v->state == VERDICT_UNKNOWN;
+		}
 		if (s->expects && is_struck && scenario_is_expected(s, v, g)) {
 			if (!s->named_ns)
 				s->named_ns = now_ns;
@@ -562,9 +588,9 @@ static void scenario_conclude(struct scenario *s, uint64_t now_ns)
 		       (s->expects && s->state == VERDICT_STRAGGLER && s->job.end_step != ~0ULL);
 
 	if (s->expects && !s->named_ns) {
-		if (v->state == VERDICT_UNKNOWN && (s->is_late_attach || s->has_loss))
+		if (s->was_unknown && (s->is_late_attach || s->has_loss))
 			scenario_note(s, UNKNOWN, now_ns, v, s->group);
-		if (v->state == VERDICT_DEGRADED_SIGHT)
+		if (s->was_degraded && s->has_loss)
 			scenario_note(s, DEGRADED, now_ns, v, s->group);
 		scenario_note(s, UNNAMED, now_ns, v, s->group);
 	}

@@ -200,8 +200,8 @@ static void job_compute(struct job *job, int rank, uint64_t step, int p)
 			job->host_ns[rank] =
 				plus(job->host_ns[rank], job->extra_ns * (1 + 0.1 * normal()));
 		if (job->fault == FAULT_GPU_STRAGGLER)
-			job->gpu_ns[rank] =
-				plus(job->gpu_ns[rank], job->extra_ns * (1 + 0.1 * normal()));
+			job->gpu_ns[rank] = plus(later(job->gpu_ns[rank], job->host_ns[rank]),
+						 job->extra_ns * (1 + 0.1 * normal()));
 	}
 }
 

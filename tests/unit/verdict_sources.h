@@ -4,6 +4,7 @@
 #define VERDICT_SOURCES_H
 
 #include "../../src/verdict.c"
+#include "../../src/verdict_acquit.c"
 #include "../../src/verdict_arrival.c"
 #include "../../src/verdict_call.c"
 #include "../../src/verdict_chain.c"

@@ -74,10 +74,10 @@ static void watched_call(struct watched *w, const struct job_call *call)
 }
 
 /* The exact counters: read at about that time, whatever records were lost. */
-static void watched_reached(struct watched *w, int g, int m, uint64_t now_ns)
+static void watched_reached(struct watched *w, int g, int m, uint64_t read_ns, uint64_t now_ns)
 {
 	const struct verdict_member member = watched_member(w, g, m);
-	uint64_t *reached = w->reached[g][m], read_ns = now_ns - (uint64_t)uniform(0, 5e7);
+	uint64_t *reached = w->reached[g][m];
 	size_t *at = &w->called[g][m];
 
 	for (; *at && w->job->calls[*at - 1].time_ns <= read_ns;
@@ -151,7 +151,8 @@ static void watched_come_and_go(struct watched *w, int rank, uint64_t now_ns)
 		if (comes)
 			verdicts__join(w->verdicts, &member, w->whole[rank], 1, w->joins_ns[rank]);
 		if (comes && !w->whole[rank])
-			watched_reached(w, g, m, w->joins_ns[rank]);
+			watched_reached(w, g, m, w->joins_ns[rank] + (uint64_t)uniform(0, 5e7),
+					w->joins_ns[rank]);
 		if (goes)
 			verdicts__leave(w->verdicts, &member, w->how[rank], w->leaves_ns[rank]);
 	}
@@ -170,7 +171,8 @@ static void watched_settle(struct watched *w, uint64_t now_ns)
 			if (!w->has_joined[rank] || w->has_left[rank])
 				continue;
 			if (w->tells_reached)
-				watched_reached(w, g, m, now_ns);
+				watched_reached(w, g, m, now_ns - (uint64_t)uniform(0, 5e7),
+						now_ns);
 			if (w->tells_gpu)
 				watched_gpu(w, g, m, now_ns);
 			if (w->timed_every)
