@@ -102,8 +102,8 @@ static void on_settled(void *ctx)
 {
 	struct diagnose *d = ctx;
 
-	d->found.settled_ns = now_ns();
 	diagnose__settle(d);
+	d->found.settled_ns = now_ns();
 	verdicts__forget_worst(watch__verdicts(d->watch));
 	loop_source__set_timer(d->tick, TICK_NS, TICK_NS);
 	loop_source__set_timer(d->end, d->options->duration_s * NSEC_PER_SEC, 0);

@@ -29,9 +29,25 @@ uint64_t diagnosis_comm__lasted_ns(const struct diagnosis *d, const struct diagn
 	return since_ns && until_ns > since_ns ? until_ns - since_ns : 0;
 }
 
+/* Who waits, and was not seen to call, has called before: its process may be read a little later.
+ */
+static bool only_waits(const struct diagnosis_comm *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_local; i++) {
+		if (!c->ranks[i].is_waiting)
+			continue;
+		if (c->ranks[i].last_ns)
+			return false;
+		n++;
+	}
+	return n;
+}
+
 bool diagnosis_comm__began_before(const struct diagnosis *d, const struct diagnosis_comm *c)
 {
-	return c->verdict.since_ns && c->verdict.since_ns <= d->settled_ns;
+	return c->verdict.since_ns && (c->verdict.since_ns <= d->settled_ns || only_waits(c));
 }
 
 static const struct diagnosis_rank *first_told_of(const struct diagnosis_comm *c)

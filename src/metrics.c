@@ -51,6 +51,13 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 			"they run. Those operations are in no other metric.",
 		.labels = LABELS(NULL),
 	},
+	[METRIC_UNJUDGED] = {
+		.name = "nccl_bpftrace_unjudged_total",
+		.type = "counter",
+		.help = "Ranks of communicators, and calls of such, that are in no verdict "
+			"because there was no room for them.",
+		.labels = LABELS(NULL),
+	},
 	[METRIC_INVALID_TIMINGS] = {
 		.name = "nccl_bpftrace_invalid_timings_total",
 		.type = "counter",

@@ -77,6 +77,14 @@ int nccl_operation__sequence(enum nccl_operation operation)
 	return NCCL_NO_SEQUENCE;
 }
 
+bool nccl_operation__times_ranks(enum nccl_operation operation)
+{
+	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
+		if (nccl_functions[i].operation == operation)
+			return nccl_functions[i].factor == NCCL_FACTOR_TIMES_RANKS;
+	return false;
+}
+
 const struct nccl_function *nccl_api__by_symbol(const char *symbol)
 {
 	if (symbol[0] == 'p')

@@ -44,15 +44,13 @@ static void on_launch(void *ctx, const struct timing_launch *launch)
 	screen_timed__launch(screen->timed, launch);
 }
 
-static bool is_alive(void *ctx, uint64_t hash)
+static void screen__forget_ended(struct screen *screen)
 {
-	struct screen *screen = ctx;
 	struct comm *comm = comms__first(tracer__comms(screen->options.tracer));
 
 	for (; comm; comm = comm->hh.next)
-		if (comm->key.hash == hash)
-			return true;
-	return false;
+		screen_timed__keep(screen->timed, comm->key.hash);
+	screen_timed__sweep(screen->timed);
 }
 
 /* What is wrong with a process, in buf; false: nothing known of. */
@@ -266,7 +264,7 @@ int screen__draw(struct screen *screen, uint64_t now)
 
 	screen->drawn_ns = now;
 	screen_timed__fade(screen->timed, elapsed_ns);
-	screen_timed__sweep(screen->timed, is_alive, screen);
+	screen__forget_ended(screen);
 	err = screen__take_picture(screen, now, elapsed_ns) ?: err;
 	view__update(&screen->view, &screen->picture);
 	screen__watch_keys(screen);

@@ -19,6 +19,7 @@ struct timed_operation {
 	struct timed_key {
 		uint64_t hash, operation;
 	} key;
+	bool keep;
 	unsigned int n;
 	struct timed_size sizes[SCREEN_MAX_SIZES + 1];
 	UT_hash_handle hh;
@@ -161,12 +162,25 @@ unsigned int screen_timed__sizes(const struct screen_timed *timed, uint64_t hash
 	return n;
 }
 
-void screen_timed__sweep(struct screen_timed *timed, bool (*is_alive)(void *ctx, uint64_t hash),
-			 void *ctx)
+void screen_timed__keep(struct screen_timed *timed, uint64_t hash)
+{
+	for (int i = 0; timed->all && i < NCCL_OP_MAX; i++) {
+		struct timed_operation *operation = screen_timed__find(timed, hash, i);
+
+		if (operation)
+			operation->keep = true;
+	}
+}
+
+void screen_timed__sweep(struct screen_timed *timed)
 {
 	struct timed_operation *operation, *next;
 
 	HASH_ITER(hh, timed->all, operation, next)
-	if (!is_alive(ctx, operation->key.hash))
-		screen_timed__drop(timed, operation);
+	{
+		if (!operation->keep)
+			screen_timed__drop(timed, operation);
+		else
+			operation->keep = false;
+	}
 }

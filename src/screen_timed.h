@@ -39,8 +39,8 @@ unsigned int screen_timed__sizes(const struct screen_timed *timed, uint64_t hash
 				 enum nccl_operation operation,
 				 struct screen_timed_size sizes[SCREEN_MAX_SIZES + 1]);
 
-/* Forgets communicators for which is_alive says no. */
-void screen_timed__sweep(struct screen_timed *timed, bool (*is_alive)(void *ctx, uint64_t hash),
-			 void *ctx);
+/* Forgets all communicators but those that were to be kept since the last sweep. */
+void screen_timed__keep(struct screen_timed *timed, uint64_t hash);
+void screen_timed__sweep(struct screen_timed *timed);
 
 #endif

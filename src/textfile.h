@@ -98,7 +98,7 @@ struct textfile_source {
 	uint64_t plugin_lost[TIMING_LOST_MAX], invalid[TIMING_INVALID_MAX];
 	const struct textfile_count *omitted;
 	size_t n_omitted;
-	uint64_t n_unjudged; /* WATCH_NO_ROOM */
+	uint64_t n_unjudged; /* ranks and calls for which the judge has no room */
 	uint64_t resident_bytes;
 	double cpu_seconds;
 	uint64_t wall_ms;	/* Unix time */

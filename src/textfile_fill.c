@@ -197,6 +197,8 @@ static void fill_agent(struct prom *prom, const struct textfile_source *src)
 	prom__sample(prom, NULL, src->wall_ms / 1e3);
 	prom__begin(prom, METRIC_GRAPHS_UNRESOLVED);
 	prom__sample_u64(prom, NULL, src->graphs_unresolved);
+	prom__begin(prom, METRIC_UNJUDGED);
+	prom__sample_u64(prom, NULL, src->n_unjudged);
 	prom__begin(prom, METRIC_EVENTS);
 	prom__sample_u64(prom, NULL, src->received);
 	prom__begin(prom, METRIC_SERIES_SUPPRESSED);
@@ -217,7 +219,6 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		{"plugin", src->census.plugin},
 		{"unsupported", src->census.unsupported},
 	};
-	const char *no_room = WATCH_NO_ROOM;
 
 	prom__begin(prom, METRIC_PROCESSES);
 	for (size_t i = 0; i < ARRAY_SIZE(processes); i++)
@@ -234,7 +235,6 @@ static void fill_counts(struct prom *prom, const struct textfile_source *src)
 		if (!timing_lost__is_time(i)) /* that is an invalid timing */
 			prom__sample_u64(prom, &reason, src->plugin_lost[i]);
 	}
-	prom__sample_u64(prom, &no_room, src->n_unjudged);
 	prom__begin(prom, METRIC_INVALID_TIMINGS);
 	for (int i = 0; i < TIMING_INVALID_MAX; i++) {
 		const char *reason = timing_invalid__name(i);

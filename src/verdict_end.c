@@ -86,13 +86,44 @@ static bool verdict_comm__is_missed(struct verdict_comm *comm, uint32_t index, u
 	       verdict_comm__is_flying(comm, now_ns);
 }
 
+static bool verdict_comm__is_even(const struct verdict_comm *comm)
+{
+	for (int op = 0; op < N_COLLECTIVES; op++) {
+		for (uint32_t i = 1; i < comm->n_members; i++) {
+			if (comm->members[i].reached[op] != comm->members[0].reached[op])
+				return false;
+		}
+	}
+	return true;
+}
+
+/*
+ * Aborted by all ranks of this node within moments, at one number, and nothing was wrong: that is
+ * how a job ends that takes ncclCommAbort for it, as PyTorch's destroy_process_group did for long.
+ * Until the moments have passed nothing is said.
+ */
+static bool verdict_comm__ends_in_step(const struct verdict_comm *comm, uint64_t now_ns)
+{
+	enum verdict_state state = comm->now.state;
+
+	if (verdict_state__exit_status(state) == 4 || state == VERDICT_WAITING)
+		return false;
+	for (uint32_t i = 0; i < comm->n_members && comm->n_living; i++) {
+		if (comm->members[i].has_left &&
+		    since(now_ns, comm->members[i].left_ns) >= MIN_THRESHOLD_NS)
+			return false;
+	}
+	return comm->n_living || comm->lost_ns || verdict_comm__is_even(comm);
+}
+
 static void verdict_comm__take_ended(struct verdict_comm *comm, uint32_t i, uint64_t now_ns,
 				     struct finding *ret)
 {
 	const struct member *m = &comm->members[i];
 	bool is_missed = verdict_comm__is_missed(comm, i, now_ns, ret);
 
-	if (!is_missed && m->how != VERDICT_END_ABORTED && !m->is_blamed)
+	if (!is_missed && !m->is_blamed &&
+	    (m->how != VERDICT_END_ABORTED || verdict_comm__ends_in_step(comm, now_ns)))
 		return;
 	rank_set__add(&ret->culprits, i);
 	if (m->left_ns < ret->since_ns)

@@ -35,8 +35,12 @@ static enum verdict_state verdict_comm__activity(const struct verdict_comm *comm
 		return VERDICT_IDLE;
 	if (comm->is_contested)
 		return VERDICT_UNKNOWN;
-	if (quiet_ns >= verdict_comm__idle_after(comm, now_ns))
-		return verdict_comm__is_flying(comm, now_ns) ? VERDICT_HEALTHY : VERDICT_IDLE;
+	if (quiet_ns >= verdict_comm__idle_after(comm, now_ns)) {
+		if (verdict_comm__is_flying(comm, now_ns))
+			return VERDICT_HEALTHY;
+		/* its peers may wait for a rank that ended before we came */
+		return verdict_comm__unseen(comm, NULL) ? VERDICT_UNKNOWN : VERDICT_IDLE;
+	}
 	if (!comm->active_ns)
 		return VERDICT_UNKNOWN;
 	if (comm->n_living == 1 || comm->n_compared >= MIN_COMPARED)

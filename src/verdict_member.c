@@ -50,6 +50,28 @@ int32_t verdict_comm__living(const struct verdict_comm *comm, int32_t rank)
 	return -1;
 }
 
+uint32_t verdict_comm__unseen(const struct verdict_comm *comm, struct verdict_named *ret)
+{
+	struct verdict_named unseen = {};
+	int32_t rank = 0;
+
+	if (comm->n_nodes != 1 || comm->n_members >= (uint32_t)comm->n_ranks)
+		return 0;
+	for (uint32_t i = 0; i <= comm->n_members; i++) {
+		int32_t end = i < comm->n_members ? comm->ranks[i].member.rank : comm->n_ranks;
+
+		for (; rank < end; rank++) {
+			if (unseen.n < VERDICT_MAX_NAMED)
+				unseen.ranks[unseen.n] = rank;
+			unseen.n++;
+		}
+		rank = end + 1;
+	}
+	if (ret)
+		*ret = unseen;
+	return unseen.n;
+}
+
 struct verdict_comm *verdicts__member(struct verdicts *verdicts,
 				      const struct verdict_member *member, uint32_t *ret_index)
 {
@@ -110,7 +132,7 @@ static void verdict_comm__drop_left(struct verdict_comm *comm, int32_t rank)
 
 static int verdict_comm__grow(struct verdict_comm *comm)
 {
-	uint32_t room = comm->room ? comm->room * 2 : 8;
+	uint32_t room = comm->room ? comm->room * 2 : 1;
 	struct verdict_rank *ranks;
 	struct member *members;
 
@@ -180,6 +202,7 @@ int verdict_comm__insert(struct verdict_comm *comm, const struct verdict_member 
 		.gpu = {.operation = NCCL_OP_MAX, .sequence = VERDICT_NO_SEQUENCE},
 	};
 	member__init(&comm->members[i], comm->n_columns++, whole, now_ns);
+	verdict_comm__fit_late(comm);
 	comm->n_members++;
 	comm->owner->n_members++;
 	verdict_comm__drop_narrow(comm);

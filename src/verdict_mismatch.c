@@ -8,10 +8,32 @@ static uint32_t redop__class(uint32_t redop)
 	return redop > NCCL_N_REDOPS ? NCCL_N_REDOPS : redop;
 }
 
+/*
+ * As many bytes by another type are the same to an operation that only moves them. Those that
+ * reduce are the others.
+ */
+static bool entry__moves_alike(const struct entry *entry, const struct verdict_call *call)
+{
+	uint64_t size = nccl_datatype__size(entry->datatype);
+	uint64_t other = nccl_datatype__size(call->datatype);
+
+	switch (call->operation) {
+	case NCCL_OP_AllReduce:
+	case NCCL_OP_Reduce:
+	case NCCL_OP_ReduceScatter:
+		return false;
+	default:
+		return size && other && entry->count * size == call->count * other &&
+		       (entry->root < 0 || call->root < 0 || entry->root == call->root);
+	}
+}
+
 /* False: they agree as far as known. */
 static bool entry__differs(const struct entry *entry, const struct verdict_call *call,
 			   struct disagreement *ret)
 {
+	if (entry__moves_alike(entry, call))
+		return false;
 	if (entry->datatype != ~0U && call->datatype != ~0U && entry->datatype != call->datatype) {
 		ret->kind = VERDICT_MISMATCH_DATATYPE;
 		ret->value = entry->datatype;

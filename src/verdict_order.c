@@ -212,6 +212,13 @@ void verdict_comm__link(struct verdict_comm *comm, uint64_t now_ns)
 	}
 }
 
+static bool verdict_rank__stands_at(const struct verdict_rank *rank,
+				    const struct verdict_rank *other)
+{
+	return rank->last_operation == other->last_operation &&
+	       rank->last_sequence == other->last_sequence;
+}
+
 void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t b, uint64_t now_ns)
 {
 	const struct verdict_rank *one = &comm->ranks[a], *other = &comm->ranks[b];
@@ -232,6 +239,14 @@ void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t
 		.last_ns = now_ns,
 		.n = 1,
 	};
-	rank_set__add(&d->with, comm->members[a].column);
-	rank_set__add(&d->against, comm->members[b].column);
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct verdict_rank *rank = &comm->ranks[i];
+
+		if (comm->members[i].has_left)
+			continue;
+		if (verdict_rank__stands_at(rank, one))
+			rank_set__add(&d->with, comm->members[i].column);
+		else if (verdict_rank__stands_at(rank, other))
+			rank_set__add(&d->against, comm->members[i].column);
+	}
 }

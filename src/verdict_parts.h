@@ -18,6 +18,9 @@ int32_t verdict_comm__index(const struct verdict_comm *comm, const struct verdic
 /* Index of the living member that holds a rank; -1. */
 int32_t verdict_comm__living(const struct verdict_comm *comm, int32_t rank);
 /* A living member of that name; NULL. */
+/* How many ranks of a communicator of this node alone were never seen, and which. 0: none, or it
+ * has other nodes. */
+uint32_t verdict_comm__unseen(const struct verdict_comm *comm, struct verdict_named *ret);
 struct verdict_comm *verdicts__member(struct verdicts *verdicts,
 				      const struct verdict_member *member, uint32_t *ret_index);
 
@@ -117,6 +120,8 @@ struct meeting {
 };
 void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight sight,
 				   const struct meeting *meeting);
+/* What was gathered and has no column for a member that came begins anew. */
+void verdict_comm__fit_late(struct verdict_comm *comm);
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
 /* verdict_slices.c */

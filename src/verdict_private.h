@@ -151,7 +151,8 @@ struct member {
 	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
 	uint64_t numbered_ns[NCCL_OP_MAX]; /* when it was last told, changed or not */
 	uint64_t called[NCCL_OP_MAX];	   /* number of the last call told of */
-	uint64_t behind[N_COLLECTIVES];	   /* the number at which it was seen behind others, */
+	uint64_t done[N_COLLECTIVES];	/* greatest number that its GPU is known to be done with */
+	uint64_t behind[N_COLLECTIVES]; /* the number at which it was seen behind others, */
 	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */

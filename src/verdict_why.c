@@ -52,10 +52,27 @@ static void why__contested(const struct verdict_comm *comm, struct text *text)
 	}
 }
 
-static void why__unknown(const struct verdict_comm *comm, struct text *text)
+/* Of a communicator of this node alone. */
+static void why__unseen(const struct verdict_comm *comm, const struct verdict_named *unseen,
+			struct text *text, uint64_t now_ns)
 {
+	text__add(text, comm->active_ns ? "Nobody has called for " : "No call was seen in ");
+	text__add_age(text, since(now_ns, later(comm->active_ns, comm->known_ns)));
+	text__add(text, ", and ");
+	text__add_ranks(text, unseen, "rank", "ranks");
+	text__add(text, " of this node %s never seen: ended before, or not traced.",
+		  unseen->n == 1 ? "was" : "were");
+}
+
+static void why__unknown(const struct verdict_comm *comm, struct text *text, uint64_t now_ns)
+{
+	struct verdict_named unseen;
+
 	if (comm->is_contested)
 		why__contested(comm, text);
+	else if (since(now_ns, later(comm->active_ns, comm->known_ns)) >= MIN_KNOWN_NS &&
+		 verdict_comm__unseen(comm, &unseen))
+		why__unseen(comm, &unseen, text, now_ns);
 	else if (comm->active_ns && !comm->n_compared && comm->n_living > 1)
 		text__add(text, "Not enough seen: no number yet at which all its ranks called.");
 	else
@@ -122,13 +139,22 @@ static void why__not_done(const struct verdict_comm *comm, const struct verdict 
 						 : ": look at link and network.");
 }
 
-static void why__elsewhere(const struct verdict *v, struct text *text, uint64_t age_ns)
+static void why__elsewhere(const struct verdict_comm *comm, const struct verdict *v,
+			   struct text *text, uint64_t age_ns)
 {
+	struct verdict_named unseen;
+
 	text__add(text, "All ranks of this node have been in ");
 	text__add_call(text, v->operation, v->sequence);
 	text__add(text, " on their GPUs for ");
 	text__add_age(text, age_ns);
-	text__add(text, ": they wait for ranks of other nodes, or for the network.");
+	text__add(text, ": they wait for ");
+	if (verdict_comm__unseen(comm, &unseen)) {
+		text__add_ranks(text, &unseen, "rank", "ranks");
+		text__add(text, ", never seen here: ended before, or not traced.");
+	} else {
+		text__add(text, "ranks of other nodes, or for the network.");
+	}
 }
 
 static void why__ended(const struct verdict_comm *comm, const struct verdict *v, struct text *text,
@@ -158,7 +184,7 @@ static void why__waits(const struct verdict_comm *comm, const struct verdict *v,
 		why__not_done(comm, v, text, age_ns);
 		break;
 	case VERDICT_ELSEWHERE:
-		why__elsewhere(v, text, age_ns);
+		why__elsewhere(comm, v, text, age_ns);
 		break;
 	case VERDICT_ENDED:
 		why__ended(comm, v, text, age_ns);
@@ -186,7 +212,8 @@ static void why__straggler(const struct verdict_comm *comm, const struct verdict
 			: v->culprits.n == 1 ? " comes last again and again"
 					     : " come last again and again");
 	if (late)
-		text__add(text, ": the others lose %.0f %% of the time to it", late->waste * 100);
+		text__add(text, ": the others lose %.0f %% of the time to %s", late->waste * 100,
+			  v->culprits.n == 1 ? "it" : "them");
 	if (v->operation != NCCL_OP_MAX) {
 		text__add(text, "; lately at ");
 		text__add_call(text, v->operation, v->sequence);
@@ -317,7 +344,7 @@ void verdict_comm__explain(const struct verdict_comm *comm, struct verdict *v, u
 	else if (v->state == VERDICT_IDLE)
 		why__idle(comm, &text, now_ns);
 	else if (v->state == VERDICT_UNKNOWN)
-		why__unknown(comm, &text);
+		why__unknown(comm, &text, now_ns);
 	else if (v->state == VERDICT_DEGRADED_SIGHT)
 		why__lost(&text, age_ns);
 	else if (v->state == VERDICT_STRAGGLER)

@@ -115,6 +115,7 @@ void watch__leave(struct watch *w, struct watch_member *m, enum verdict_end how,
 		return;
 	m->left = true;
 	m->errors[WATCH_ABORTED] += how == VERDICT_END_ABORTED;
+	w->left_ns[w->n_left++ % WATCH_KEPT] = time_ns;
 	watch__drop_held(w, m);
 	verdicts__leave(w->verdicts, &m->name, how, time_ns);
 }
@@ -133,6 +134,25 @@ static void watch__sweep(struct watch *w, uint64_t now_ns)
 	}
 }
 
+/* What ended is kept for a while; of very many, the last ones. */
+static void watch__expire(struct watch *w, uint64_t now)
+{
+	uint64_t before_ns = now > KEEP_NS ? now - KEEP_NS : 0;
+	uint64_t kept_ns = w->left_ns[w->n_left % WATCH_KEPT]; /* 0: there were fewer */
+
+	verdicts__expire(w->verdicts, kept_ns > before_ns ? kept_ns : before_ns);
+}
+
+/* Whoever makes and ends communicators all the time does not make us hold all of them. */
+static void watch__make_room(struct watch *w, uint64_t now)
+{
+	if (++w->n_new < WATCH_KEPT)
+		return;
+	w->n_new = 0;
+	watch__take_comms(w, now);
+	watch__expire(w, now);
+}
+
 /* ---- calls ---- */
 
 static struct watch_member *watch__caller(struct watch *w, const struct nb_record *r)
@@ -142,6 +162,7 @@ static struct watch_member *watch__caller(struct watch *w, const struct nb_recor
 
 	if (m && !m->left)
 		return m;
+	watch__make_room(w, r->time_ns);
 	comm = comms__meet(tracer__comms(w->tracer), r);
 	return comm && !comm->dead_ns && !comm->finalized_ns ? watch__member(w, comm, r->time_ns)
 							     : NULL;
@@ -239,13 +260,14 @@ static void watch__refresh(struct watch *w, uint64_t now)
 void watch__settle(struct watch *w, uint64_t now_ns)
 {
 	w->round++;
+	w->n_new = 0;
 	watch__refresh(w, now_ns);
 	watch__take_losses(w, now_ns);
 	watch__take_comms(w, now_ns);
 	watch__release_held(w, now_ns);
 	watch__sweep(w, now_ns);
 	verdicts__settle(w->verdicts, now_ns);
-	verdicts__expire(w->verdicts, now_ns > KEEP_NS ? now_ns - KEEP_NS : 0);
+	watch__expire(w, now_ns);
 	watch__read_again(w, now_ns);
 }
 

@@ -34,8 +34,7 @@ struct verdicts *watch__verdicts(struct watch *watch);
 const uint64_t *watch__errors(const struct watch *watch, const struct verdict_member *member);
 const char *watch_error__name(int error);
 
-/* Ranks and calls that found no place, a reason among those of lost records: nobody judges them. */
-#define WATCH_NO_ROOM "judge_no_room"
+/* Ranks, and calls of such, that found no place: nobody judges them. */
 uint64_t watch__refused(const struct watch *watch);
 
 #endif

@@ -24,7 +24,7 @@ void watch__drop_held(struct watch *w, struct watch_member *m)
 	m->n_held = m->held_room = 0;
 }
 
-static bool watch__make_room(struct watch *w, struct watch_member *m)
+static bool watch__hold_room(struct watch *w, struct watch_member *m)
 {
 	uint32_t room = m->held_room ? m->held_room * 2 : FIRST_ROOM;
 	struct held_call *held;
@@ -107,7 +107,7 @@ static void on_unprobed_call(void *ctx, uint32_t tgid, const struct nbp_record *
 	m->heard_ns = held.time_ns;
 	if (api->capture == NBP_CAPTURED_YES) {
 		watch__tell(w, m, &held, VERDICT_NO_SEQUENCE, true);
-	} else if (watch__make_room(w, m)) {
+	} else if (watch__hold_room(w, m)) {
 		m->held[m->n_held++] = held;
 	} else {
 		while (m->n_held) { /* in their order */

@@ -12,6 +12,7 @@
 #define WATCH_MAX_MEMBERS  16384
 #define WATCH_MAX_HELD	   1024 /* calls of one rank whose number is not told yet */
 #define WATCH_MAX_ALL_HELD 65536
+#define WATCH_KEPT	   256	/* that left, so that one that comes and goes leaves room */
 #define WATCH_RECENT	   1024 /* a power of two */
 
 /* A call that no probe saw, until the plugin tells of the operation that came of it. */
@@ -52,6 +53,9 @@ struct watch {
 	struct watch_member *recent[WATCH_RECENT]; /* where the last ones were found */
 	uint64_t n_held;			   /* room of all */
 	uint64_t round, refused;
+	uint64_t left_ns[WATCH_KEPT]; /* when the last ones left, a ring */
+	unsigned int n_left;
+	unsigned int n_new;		/* met by their calls since the last look at all of them */
 	uint64_t refresh_ns;		/* what the last refresh took */
 	uint64_t refreshed_ns;		/* the refresh whose counters were looked at */
 	uint64_t ring_full, ring_told;	/* records lost at the last settle; told whose they are */

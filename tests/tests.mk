@@ -62,9 +62,9 @@ $(GRAPH_DRIVER): tests/targets/lib/graph_driver.c
 tests-build: all $(GRAPH_DRIVER) $(UNIT_TESTS) $(TARGETS) $(PLUGIN_TEST_FOREIGN) $(BUILD)/bpf/x86/nccl_bpftrace.bpf.o $(BUILD)/bpf/arm64/nccl_bpftrace.bpf.o
 
 # `make test T=attach` runs only the tests whose name contains the word.
-test: 
+test:
 	@$(SETUP) --tests
-	@$(MAKE) --no-print-directory tests-build
+	@$(MAKE) --no-print-directory -j$(shell nproc) tests-build
 	@tests/run $(T)
 
 test-unit: $(UNIT_TESTS)

@@ -37,7 +37,7 @@ $(BENCH)/bench_consume: tests/bench/bench_consume.c tests/bench/bench.h src/prob
 
 $(BENCH)/bench_picture: tests/bench/bench_picture.c tests/bench/bench.h $(wildcard src/*.[ch]) $(SKELETON)
 	@mkdir -p $(@D)
-	$(CC) $(BENCH_FLAGS) -Wno-unused-function -o $@ $<
+	$(CC) $(BENCH_FLAGS) -Wno-unused-function -o $@ $< -lm
 
 $(BENCH)/bench_timing: tests/bench/bench_timing.c tests/bench/bench.h tests/unit/timing_feed.h $(wildcard src/*.[ch])
 	@mkdir -p $(@D)

@@ -16,12 +16,14 @@
 #include "../../src/textfile.c"
 #include "../../src/textfile_fill.c"
 #include "../../src/textfile_timed.c"
+#include "../../src/textfile_verdict.c"
 #include "../../src/job_timing.c"
 #include "../../src/timing_stats.c"
 #include "timing_feed.h"
 
 #include "bench.h"
 #include "stub_tracer.h"
+#include "stub_watch.h"
 
 #define ROUNDS	    15
 #define N_PROCESSES 8

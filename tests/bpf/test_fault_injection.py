@@ -5,8 +5,6 @@ alarm. NBT_SEED=N repeats a run; its table goes into README.
 """
 import os
 import random
-import re
-import signal
 import statistics
 import time
 from dataclasses import dataclass
@@ -23,9 +21,9 @@ BLIND_SHARE = 0.05  # that may end as unknown or degraded_sight, with late attac
 SLACK = 3.0
 
 # Of 200: kind, how many, of those attached to late, of those while records are lost.
-PLAN = (("none", 34, 6, 5), ("idle", 10, 2, 0), ("drift", 16, 3, 2), ("missing", 36, 8, 4),
-        ("stopped", 14, 3, 1), ("killed", 12, 0, 0), ("straggler", 30, 6, 4),
-        ("mismatch", 36, 6, 3), ("aborted", 6, 0, 0), ("error", 6, 2, 1))
+PLAN = (("none", 34, 6, 5), ("idle", 10, 2, 0), ("drift", 16, 3, 2), ("missing", 34, 8, 4),
+        ("stopped", 12, 3, 1), ("killed", 12, 0, 0), ("gpu", 8, 1, 0), ("straggler", 30, 6, 4),
+        ("mismatch", 32, 6, 3), ("aborted", 6, 0, 0), ("error", 6, 2, 1))
 HURT = "waiting", "stuck"
 
 
@@ -119,6 +117,10 @@ def script_of(s):
         return begin + f"{mark} @{r} pause 600000; {call}", missing
     if s.kind == "stopped":
         return begin + f"{mark} @{r} stop; {call}", missing
+    if s.kind == "gpu":  # works on something else for ever; each step waits for its GPU
+        step = f"{call}; synchronize"
+        return (f"comm w config; loop {s.steps} {{ {work}; {step} }}; {mark} @{r} compute forever; "
+                f"{step}", Truth(s.kind, HURT, one, "AllReduce", "gpu_not_started", **times))
     if s.kind == "killed":
         return begin + f"{mark} @{r} kill; {call}", Truth(
             s.kind, ("aborted",), one, "AllReduce", "ended", **times)
@@ -134,13 +136,16 @@ def script_of(s):
             Truth(s.kind, ("straggler",), one, "AllReduce", "late", name_within=15 + SLACK)
     wrong, right, operation, number, values = disagreement(s)
     return begin + f"@{r} stamp fault {number}; @{s.rest} {right}; @{r} {wrong}; " + on, \
-        Truth(s.kind, ("mismatch",), one, operation, "disagree", values, name_within=5 + SLACK)
+        Truth(s.kind, ("mismatch",), one, operation, "disagree", values, name_within=5 + SLACK, once=True)
 
 
 def start(s):
     script, truth = script_of(s)
-    args = ["--seed", s.seed] + ([] if s.kind == "drift" else ["--sync"])
-    return Case(re.sub(r"Scenario\(|=False|\)|kind=", "", str(s)), truth, FaultySim(script, ranks=s.ranks, args=args))
+    gpu = s.kind == "gpu"
+    args = ["--seed", s.seed] + ([] if s.kind in ("drift", "gpu") else ["--sync"])
+    words = [f"{name}={value}" for name, value in vars(s).items() if value is not False]
+    return Case(" ".join(words), truth, FaultySim(
+        script, ranks=s.ranks, args=args, gpu=gpu, plugin=PLUGIN if gpu else None))
 
 
 def follow(batch, watcher, cases):
@@ -182,12 +187,10 @@ def run_lossy(batch):
     for case in cases:
         case.job.go()
     verdicts.watch(watcher, cases, 5, least=5)
-    os.kill(watcher.agent.pid, signal.SIGSTOP)
-    nbt.defer(os.kill, watcher.agent.pid, signal.SIGCONT)
-    time.sleep(4)  # not a wait: this is how long it sees nothing
-    os.kill(watcher.agent.pid, signal.SIGCONT)
+    with watcher.blinded() as times:
+        time.sleep(4)  # not a wait: this is how long it sees nothing
     for case in cases:
-        case.since = time.monotonic()
+        case.since, case.blind = times[1], times
     follow(batch, watcher, cases)
     lost = watcher.agent.series().sum("nccl_bpftrace_events_lost_total")
     assert lost > 0, "nothing was lost: the batch shows nothing"

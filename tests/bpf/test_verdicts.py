@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The public cases about verdicts in simulated jobs: state, culprit, operation, number, and how long
 after the fault the culprit is named. The table that each test prints goes into a closing note."""
-import os
-import signal
 import time
 
 import nbt
@@ -127,6 +125,15 @@ def mismatches(ranks, r):
         yield start(f"V4 {kind}", script, truth, ranks)
 
 
+def slow_link(r):
+    """Every transfer takes much longer than it used to, and no rank is late. With the plugin only."""
+    truth = Truth("slow", ("slow",), frozenset(), "AllReduce", "slow_transfer", **limits(15, 15))
+    call = "allreduce w 50000000 fp32"
+    yield start("slow link", f"{healthy(call, 300, after='; synchronize')} @{r} stamp fault; "
+                f"@{r} gpu link=20; " + forever(call=call, after="; synchronize"), truth, 8,
+                plugin=True, gpu=True)
+
+
 def unhurt(ranks):
     """No fault: calls, and ranks that drift by tens of milliseconds and never wait for one another."""
     yield start("healthy", "comm w config; " + forever(), Truth("none"), ranks)
@@ -143,6 +150,10 @@ def test_eight_ranks_hurt():
 def test_eight_ranks_that_disagree():
     watcher = Watcher("--stuck-after", STUCK_AFTER)
     check([*mismatches(8, 3)], watcher, 40, least=15)
+
+
+def test_slow_link():
+    check([*slow_link(3)], Watcher("--stuck-after", STUCK_AFTER), 60)
 
 
 def test_sixty_four_ranks():
@@ -195,12 +206,10 @@ def test_lost_records_accuse_nobody():
     for case in cases:
         case.job.go()
     verdicts.watch(watcher, cases, 6)
-    os.kill(watcher.agent.pid, signal.SIGSTOP)
-    nbt.defer(os.kill, watcher.agent.pid, signal.SIGCONT)
-    hurt.job.go()
-    nbt.wait_for(hurt.job.fault, "the fault", 30)
-    time.sleep(1)  # not a wait: both jobs go on, or wait, unseen
-    os.kill(watcher.agent.pid, signal.SIGCONT)
+    with watcher.blinded():
+        hurt.job.go()
+        nbt.wait_for(hurt.job.fault, "the fault", 30)
+        time.sleep(1)  # not a wait: both jobs go on, or wait, unseen
     verdicts.watch(watcher, cases, 25)
     verdicts.report(cases)
     lost = watcher.agent.series().sum("nccl_bpftrace_events_lost_total")

@@ -320,15 +320,20 @@ def test_sigquit_gives_the_terminal_back():
 
 
 def test_messages_do_not_spoil_the_screen():
-    """What goes to stderr is shown in a line of its own, and is there after the end."""
-    pane = Pane(80, 24)
-    pane.shows("waiting for")
-    shutil.rmtree(pane.textfiles)
-    pane.row("^ nccl-bpftrace: cannot write the textfile: ")
-    check_fits(pane, 80, 24)
-    pane.keys("q")
-    pane.ended()
-    pane.row("^nccl-bpftrace: cannot write the textfile: ")
+    """What goes to stderr is shown in a line of its own, in colour unless NO_COLOR is set, and is
+    there after the end."""
+    for prefix, colour in (("", True), ("env NO_COLOR=1", False)):
+        pane = Pane(80, 24, prefix=prefix)
+        pane.shows("waiting for")
+        shutil.rmtree(pane.textfiles)
+        pane.row("^ nccl-bpftrace: cannot write the textfile: ")
+        check_fits(pane, 80, 24)
+        seen = pane.screen(escapes=True)
+        assert bool(re.search(r"\x1b\[33m nccl-bpftrace: cannot", seen)) == colour, seen
+        assert re.search(r"\x1b\[1m(\x1b\[33m)? nccl-bpftrace: cannot", seen), seen
+        pane.keys("q")
+        assert pane.ended() == 0
+        pane.row("^nccl-bpftrace: cannot write the textfile: ")
 
 
 def test_terminals():
@@ -343,8 +348,12 @@ def test_terminals():
         pane.shows(" KEYS")
         pane.keys("q")
         pane.until(lambda s: "status 0" in s, "its end")
-    pane = Pane(80, 24, prefix="env TERMINFO_DIRS=/nowhere TERMINFO=/nowhere NO_COLOR=1")
+    no_database = "".join(f"mount -t tmpfs none {path};" for path in
+                          ("/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo")
+                          if os.path.isdir(path))
+    pane = Pane(80, 24, prefix=f"unshare -m sh -c '{no_database} exec \"$@\"' -")
     pane.shows("waiting for")
+    check_fits(pane, 80, 24)
     pane.keys("q")
     assert pane.ended() == 0
     for term in ("dumb", ""):

@@ -4,6 +4,7 @@ From the job's GPU to the textfile: durations and bandwidths against the account
 GPUs, in jobs whose plugin the tracer wakes. What it proves is the tracer's arithmetic and that it
 loses nothing on the way, nothing of a real GPU's times.
 """
+import json
 import math
 import time
 from collections import defaultdict
@@ -218,9 +219,16 @@ def test_one_gpu_is_busy_with_something_else():
     starts = series.get(start)
     assert len(starts) == RANKS
     assert all(abs(value - now) < 2 for _, value in starts), (starts, now)
+    # who comes when the first tracer has gone is told of it by the plugins
+    agent.stop()
+    told = nbt.run_agent("diagnose", "--json", "--duration", "12",
+                         *[word for pid in sim.pids for word in ("--pid", pid)])
+    assert told.returncode == 4, told
+    found, = json.loads(told.stdout)["communicators"]
+    assert (found["state"], found["culprit_ranks"], found["operation"], found["sequence"]) == \
+        ("stuck", [2], "AllReduce", 26), found
     sim.go()
     sim.wait_done()
-    agent.until(lambda s: s.sum(flight) == 0, "nothing in flight")
 
 
 def test_every_version_is_counted_exactly():

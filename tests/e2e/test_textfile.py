@@ -20,7 +20,7 @@ LABELS = {
     "version", "libbpf", "kernel", "state", "reason", "job_id", "UUID", "pid", "namespace", "pod",
     "container", "slurm_step", "local_rank", "command", "nccl_version", "plugin", "comm", "rank",
     "comm_name", "nranks", "n_nodes", "node", "gpu", "identity", "timing", "operation", "mode",
-    "result", "kind",
+    "result", "kind", "le",
 }
 COMM = re.compile(r"[0-9a-f]{16}|unknown-\d+-\d+")
 HEARTBEAT = "nccl_bpftrace_heartbeat_timestamp_seconds"

@@ -90,7 +90,8 @@ SCRIPTS = {
 
 class SimJob(FaultySim):
     def __init__(self, scenario, plugin):
-        begin = f"comm w config; loop {{}} {{{{ pause 45 55; {STEP} }}}};"
+        step = f"broadcast w {NUMEL} fp32; {STEP}" if scenario == "order" else STEP
+        begin = f"comm w config; loop {{}} {{{{ pause 45 55; {step} }}}};"
         self.directory = nbt.tempdir()
         rest = SCRIPTS[scenario.split("=")[0]].replace("LATER", f"{self.directory}/later.so\n")
         super().__init__(f"{begin.format(WARM)} stamp ready; wait; {begin.format(STEPS)[15:]} {rest}",
@@ -128,7 +129,8 @@ def straggler_truth(cause):
 def moving(plugin):
     """Jobs that go on."""
     nothing = Truth("none")
-    yield start("straggler", straggler_truth("late"), plugin)
+    # with the plugin it is seen at both places
+    yield start("straggler", straggler_truth(None if plugin else "late"), plugin)
     yield start("straggler_on_gpu", straggler_truth("late_on_gpu") if plugin else nothing, plugin)
     yield start("datatype", mismatch_truth(), plugin)
 

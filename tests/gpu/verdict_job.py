@@ -39,8 +39,13 @@ class Job:
         self.calls += 1
         dist.all_reduce(self.x if x is None else x)
 
+    def broadcast(self):
+        dist.broadcast(self.x, src=0)
+
     def step(self, hz=20):
         self.all_reduce()
+        if SCENARIO == "order":
+            self.broadcast()
         torch.cuda.synchronize()
         time.sleep(1 / hz)
 
@@ -138,11 +143,11 @@ def order(job):
     """V4: one rank reduces and then broadcasts, the other the other way round."""
     if RANK == CULPRIT:
         job.fault(0)
-        dist.broadcast(job.x, src=0)
+        job.broadcast()
         job.all_reduce()
     else:
         job.all_reduce()
-        dist.broadcast(job.x, src=0)
+        job.broadcast()
     time.sleep(EVER)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Verdicts of a running agent against the truth of jobs with faults: what was said, of whom, when."""
+import contextlib
 import os
 import re
 import signal
@@ -84,6 +85,17 @@ class Watcher:
             if said:
                 self.said.setdefault(said.comm, []).append(said)
 
+    @contextlib.contextmanager
+    def blinded(self):
+        """The agent is stopped meanwhile: what its ring does not hold is lost. Gives [begin, end]."""
+        times = [time.monotonic(), float("inf")]
+        os.kill(self.agent.pid, signal.SIGSTOP)
+        try:
+            yield times
+        finally:
+            times[1] = time.monotonic()
+            os.kill(self.agent.pid, signal.SIGCONT)
+
     def of(self, comm):
         return list(self.said.get(comm, ()))
 
@@ -151,6 +163,7 @@ class Truth:
     reach_within: float = 30.0  # until the last state
     resting: tuple = ("healthy", "idle")  # states without a fault, or after it is over
     over: bool = False  # the fault ends by itself: a resting state must come again
+    once: bool = False  # one call shows it, and nothing after that
 
 
 @dataclass
@@ -226,6 +239,7 @@ class Case:
     comm: str = ""
     finding: Finding = None
     since: float = 0  # not before it can the agent know of the fault
+    blind: tuple = ()  # from when to when records were lost
 
     def look(self, watcher, comms, states):
         if not self.comm:
@@ -235,6 +249,9 @@ class Case:
         since = max(fault[0] if fault else 0, self.since)
         self.finding = evaluate(watcher.of(self.comm), states.get(self.comm, set()), self.truth,
                                 fault, since)
+        if self.truth.once and fault and self.blind and self.finding.outcome == "missed" and \
+                self.blind[0] <= fault[0] <= self.blind[1]:
+            self.finding.outcome = "degraded"  # its records are among those that were lost
         return self.finding
 
     def is_settled(self):

@@ -170,7 +170,6 @@ def test_loss_reasons():
         len(re.findall(r"\tNB_LOST_(?!MAX)\w+,", source("include/nccl_bpftrace_record.h")))
     names = re.search(r"foreign_loss__name\(.*?\n}", source("src/foreign.c"), re.S)[0]
     real += re.findall(r'\] = "(\w+)"', names)
-    real += re.findall(r'#define WATCH_NO_ROOM "(\w+)"', source("src/watch.h"))
     same([quoted(row[0])[0] for row in table("reason")], real, "README")
     part = re.search(r"^\.Sh DIAGNOSTICS\n(.*?)^\.Sh", MAN.read_text(), re.M | re.S)[1]
     same(re.findall(r"^\.It (\w+)$", part, re.M), real, "man page")

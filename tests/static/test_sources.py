@@ -59,10 +59,10 @@ def test_user_space_compiles_for_arm64():
     compiler = nbt.need("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")
     pure = ["nccl_api.c", "nccl_layout.c", "nccl_identity.c", "nccl_code.c", "nccl_code_x86.c",
             "nccl_code_arm64.c", "nccl_elf.c", "elf_file.c", "usdt.c", "image.c", "comm.c",
-            "comm_owner.c", "comm_query.c", "utf8.c", "job.c", "prom.c", "rates.c",
-            "inspector.c", "inspector_prom.c", "json_text.c", "record_inspector.c",
+            "comm_learn.c", "comm_owner.c", "comm_query.c", "watch_number.c", "utf8.c", "job.c",
+            "prom.c", "rates.c", "inspector.c", "inspector_prom.c", "json_text.c", "record_inspector.c",
             "record_jsonl.c", "plugin_conf.c",
-            *(path.name for path in sources("src/timing*.c")),
+            *(path.name for path in sources("src/timing*.c", "src/screen_[dgko-pt-v]*.c")),
             *(f"plugin/{path.name}" for path in sources("src/plugin/*.c"))]
     for name in pure:
         done = subprocess.run([compiler, "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra",

@@ -92,7 +92,6 @@ struct comms *tracer__comms(struct tracer *tracer)
 	return tracer->comms;
 }
 
-
 struct processes *tracer__processes(struct tracer *tracer)
 {
 	return (struct processes *)tracer;

@@ -195,6 +195,18 @@ TEST(stuck_since_before_the_watch)
 	CHECK(says(&f, "last call AllReduce 4710, before this watch "));
 }
 
+TEST(first_sight_is_no_beginning)
+{
+	struct fixture f;
+
+	fixture__stuck(&f);
+	for (int i = 0; i < 8; i++)
+		f.ranks[i].last_ns = 0;
+	CHECK(says(&f, "for at least 74s"));
+	f.ranks[7].last_ns = NOW - 74 * SEC; /* one was seen to call and to wait since */
+	CHECK(says(&f, "8 here), for 74s"));
+}
+
 TEST(another_day_is_named)
 {
 	struct fixture f;

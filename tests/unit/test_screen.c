@@ -811,12 +811,6 @@ static void launch(struct screen_timed *timed, uint64_t hash, uint64_t bytes, ui
 	screen_timed__launch(timed, &launch);
 }
 
-static bool is_seven(void *ctx, uint64_t hash)
-{
-	(void)ctx;
-	return hash == 7;
-}
-
 TEST(times_by_size)
 {
 	struct screen_timed_size sizes[SCREEN_MAX_SIZES + 1];
@@ -852,8 +846,12 @@ TEST(times_by_size)
 	for (uint64_t hash = 100; hash < SCREEN_MAX_TIMED + 200; hash++)
 		launch(timed, hash, 1, 1);
 	CHECK_INT(HASH_COUNT(timed->all), SCREEN_MAX_TIMED);
-	screen_timed__sweep(timed, is_seven, NULL);
+	screen_timed__keep(timed, 7);
+	screen_timed__keep(timed, 9);
+	screen_timed__sweep(timed);
 	CHECK_INT(HASH_COUNT(timed->all), 1);
+	screen_timed__sweep(timed);
+	CHECK(!timed->all);
 	screen_timed__free(timed);
 }
 

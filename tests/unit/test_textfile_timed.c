@@ -262,6 +262,24 @@ TEST(the_cap_counts_histograms)
 	world_close(&world);
 }
 
+/* The rank is judged, and late; its state has just changed, as it seems to the file. */
+static void world_judge(struct world *world, struct watch *watch, uint64_t id)
+{
+	const struct verdict_member ranks[] = {{0xabc + id, 0, 8, 1}, {0xabc + id, 3, 8, TGID}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ranks); i++)
+		verdicts__join(watch->verdicts, &ranks[i], true, 1, SECOND);
+	for (size_t i = 0; i < ARRAY_SIZE(ranks); i++)
+		verdicts__call(watch->verdicts, &(struct verdict_call){
+							.member = ranks[i],
+							.operation = NCCL_OP_AllReduce,
+							.sequence = 1,
+							.time_ns = 2 * SECOND + i * 10 * MS,
+							.root = -1,
+						});
+	comms__named(world->tracer->comms, TGID, 0xabc + id, 3)->shown_state = VERDICT_IDLE;
+}
+
 /* The contract's budget is 400 series for one GPU, here with all that this program writes. */
 TEST(budget_of_series_with_gpu_times)
 {
@@ -272,12 +290,16 @@ TEST(budget_of_series_with_gpu_times)
 	/* as each is told: bytes of one rank, elements, ... */
 	static const uint64_t units[] = {4, 8, 32, 1, 4};
 	static const uint64_t bytes[] = {1 << 10, 1 << 19, 1 << 23};
+	struct watch watch = {};
 	struct world world;
 	size_t n;
 
 	world_open(&world, BIG_CAP);
+	verdicts__new(&watch.verdicts, &(struct verdict_options){.stuck_after_ns = SECOND});
+	textfile__watch(world.tf, &watch);
 	for (uint64_t id = 1; id <= 6; id++) {
 		world_comm(&world, id, 1, 0);
+		world_judge(&world, &watch, id);
 		for (size_t i = 0; i < ARRAY_SIZE(called); i++)
 			stub_calls(world.tracer, TGID, 0xabc + id, 3, called[i], 10);
 		for (size_t i = 0; i < ARRAY_SIZE(functions); i++)
@@ -289,9 +311,12 @@ TEST(budget_of_series_with_gpu_times)
 	world_write(&world);
 	check_with_promtool();
 	CHECK_INT(count_of(text, "nccl_operation_duration_seconds_count"), 15);
+	CHECK_INT(count_of(text, "\nnccl_communicator_state{"), 12);
+	CHECK_INT(count_of(text, "\nnccl_operations_last_arrival_total{"), 6);
 	n = count_series();
 	printf("6 communicators, 5 operations, 3 sizes on one GPU: %zu series\n", n);
 	CHECK(n <= 400);
+	verdicts__free(watch.verdicts);
 	world_close(&world);
 }
 

@@ -35,6 +35,7 @@ static struct world world_new(void)
 	const struct verdict_options options = {.stuck_after_ns = 60 * SECOND};
 	struct world w = {.tracer = stub_new()};
 
+	w.tracer->refreshed_ns = 1;
 	timings__new(&w.tracer->timings, feed_keep, NULL);
 	stub_process(w.tracer, PID, "train");
 	CHECK_INT(watch__new(&w.watch, w.tracer, &options), 0);

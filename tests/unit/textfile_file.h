@@ -29,40 +29,8 @@
 #include <sys/wait.h>
 
 #include "stub_tracer.h"
+#include "stub_watch.h"
 #include "unit_prom.h"
-
-/* Names that are others' here. */
-#define numbers verdict_numbers
-#define has	verdict_has
-#include "verdict_sources.h"
-#undef numbers
-#undef has
-
-/* Only holds a judge, whom the tests tell, and errors of every rank. */
-struct watch {
-	struct verdicts *verdicts;
-	uint64_t errors[WATCH_N_ERRORS], refused;
-};
-
-struct verdicts *watch__verdicts(struct watch *watch)
-{
-	return watch->verdicts;
-}
-
-const uint64_t *watch__errors(const struct watch *watch, const struct verdict_member *member)
-{
-	return member->rank ? NULL : watch->errors;
-}
-
-const char *watch_error__name(int error)
-{
-	return error == WATCH_ABORTED ? "ncclCommAbort" : nccl_result__name(error);
-}
-
-uint64_t watch__refused(const struct watch *watch)
-{
-	return watch->refused;
-}
 
 const char *libbpf_version_string(void)
 {
