@@ -246,6 +246,7 @@ struct late {
 	struct rank_set unpunctual; /* columns; late in some */
 	float *shares;		    /* [n_columns] of the time that is lost to it */
 	uint32_t scale;		    /* slices taken together, where the culprits were found */
+	double blamed_share;	    /* of the time, lost to the first of them then */
 	uint64_t since_ns;
 	double share, waste; /* of the slices that the first culprit is late in; of the time */
 };

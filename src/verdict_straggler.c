@@ -56,9 +56,11 @@ static bool late__is_late_now(const struct late *late, const struct verdict_comm
 	return window__count(&w, column, n < w.n ? n : w.n, 50) > 0;
 }
 
+/* As long as it is late as it was when it was blamed, or nearly so. */
 static bool window__still_blames(const struct window *w, uint32_t column)
 {
 	return w->scale == w->late->scale &&
+	       window__share(w, column, MIN_SLICES) >= 0.3 * w->late->blamed_share &&
 	       late__is_late_now(w->late, w->comm, column, MIN_SLICES) &&
 	       window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
 }
@@ -195,8 +197,10 @@ static void late__note(struct late *late, const struct window *w, const struct r
 		start_ns = window__start_ns(w, later(window__streak(w, c), 1) - 1);
 		if (is_new && (!late->since_ns || start_ns < late->since_ns))
 			late->since_ns = start_ns;
-		if (!late->scale)
-			late->scale = w->scale;
+		if (late->scale)
+			continue;
+		late->scale = w->scale;
+		late->blamed_share = window__share(w, c, MIN_SLICES);
 	}
 }
 
