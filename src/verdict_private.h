@@ -44,8 +44,8 @@
 #define LOG_CALLS	32	  /* of a rank */
 #define LATE_NUMBERS	512
 #define LATE_SLICES	128
-#define TIMED_ENTRIES	32
-#define SLOW_CLASSES	16 /* operation and size */
+#define TIMED_ENTRIES	256 /* numbers whose GPU times may be told rank by rank */
+#define SLOW_CLASSES	16  /* operation and size */
 #define SLOW_BUCKETS	16
 #define N_COLLECTIVES	NCCL_OP_Send /* the operations before it have one number on all ranks */
 
