@@ -212,6 +212,7 @@ struct finding {
 /* The disagreement that is remembered. */
 struct disagreement {
 	bool is_there;
+	bool is_crossing; /* known only by where ranks stand, not by what they called before */
 	enum verdict_mismatch kind;
 	enum nccl_operation operation, other_operation; /* the other: another order only */
 	uint64_t sequence, other_sequence;
