@@ -26,9 +26,11 @@ void member__log(struct verdict_comm *comm, uint32_t index, const struct verdict
 	uint64_t n = m->n_logged++, oldest = n >= LOG_CALLS ? n - LOG_CALLS + 1 : 0;
 
 	m->is_gap = false;
-	/* calls follow so fast that the log would lose some; those told of in order need no delay
+	/*
+	 * Calls follow so fast that the log would lose some: those of a rank that has told of so
+	 * many in their order need no delay.
 	 */
-	while (n - m->n_linked >= LOG_CALLS - 2 && !m->is_disordered)
+	while (n - m->n_linked >= LOG_CALLS - 2 && n >= 8 * LOG_CALLS && !m->is_disordered)
 		verdict_comm__link_next(comm, m);
 	if (oldest < m->n_linked)
 		oldest = m->n_linked;

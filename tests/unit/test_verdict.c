@@ -162,6 +162,36 @@ TEST(habits_are_learnt)
 	bench_free(&b);
 }
 
+/* Hosts that run ahead at a slow pace drift apart by seconds; their next call is not overdue. */
+TEST(a_slow_pace_is_no_absence)
+{
+	struct bench b;
+	uint64_t start_ns;
+
+	bench_init(&b, 2, true, LONG);
+	start_ns = b.now_ns;
+	for (int i = 0; i < 24; i++) {
+		uint64_t late_ns = i > 12 ? (i - 12 < 3 ? i - 12 : 3) * 1400 * MS : 0;
+
+		b.now_ns = start_ns + i * 6 * SEC;
+		bench_settle(&b);
+		call_one(&b, 0, NCCL_OP_AllReduce);
+		for (uint64_t passed = 0; passed < late_ns; passed += 100 * MS) {
+			bench_pass(&b, 100 * MS);
+			CHECK(verdict_of(&b)->state != VERDICT_WAITING);
+		}
+		call_one(&b, 1, NCCL_OP_AllReduce);
+	}
+	/* a fault is named all the same */
+	b.now_ns = start_ns + 24 * 6 * SEC;
+	bench_settle(&b);
+	call_one(&b, 0, NCCL_OP_AllReduce);
+	bench_pass(&b, 10 * SEC);
+	CHECK_STATE(&b, "waiting");
+	CHECK(NAMES(&verdict_of(&b)->culprits, 1));
+	bench_free(&b);
+}
+
 static void reached_all(struct bench *b, int behind)
 {
 	for (int rank = 0; rank < b->n; rank++) {
