@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include "../../src/metrics.c"
+#include "../../src/nccl_api.c"
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/timing_form.c"
