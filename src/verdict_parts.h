@@ -144,6 +144,8 @@ uint64_t window__waste_ns(const struct window *w, uint32_t k, uint32_t column);
 uint64_t window__limit_ns(const struct window *w, uint32_t k);
 /* Of the n newest, in how many is it late? per: hundredths of the limit. */
 uint32_t window__count(const struct window *w, uint32_t column, uint32_t n, uint32_t per);
+/* Of the time that the others lose to it more than to one another, in the n newest. */
+double window__share(const struct window *w, uint32_t column, uint32_t n);
 bool window__is_significant(const struct window *w, uint32_t column, double *ret_waste);
 uint32_t window__streak(const struct window *w, uint32_t column);
 /* By how much it was later than the others in the mean, slice by slice. */

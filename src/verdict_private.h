@@ -44,8 +44,8 @@
 #define LOG_CALLS	32	  /* of a rank */
 #define LATE_NUMBERS	512
 #define LATE_SLICES	128
-#define TIMED_ENTRIES	32
-#define SLOW_CLASSES	16 /* operation and size */
+#define TIMED_ENTRIES	256 /* numbers whose GPU times may be told rank by rank */
+#define SLOW_CLASSES	16  /* operation and size */
 #define SLOW_BUCKETS	16
 #define N_COLLECTIVES	NCCL_OP_Send /* the operations before it have one number on all ranks */
 
@@ -246,6 +246,7 @@ struct late {
 	struct rank_set unpunctual; /* columns; late in some */
 	float *shares;		    /* [n_columns] of the time that is lost to it */
 	uint32_t scale;		    /* slices taken together, where the culprits were found */
+	double blamed_share;	    /* of the time, lost to the first of them then */
 	uint64_t since_ns;
 	double share, waste; /* of the slices that the first culprit is late in; of the time */
 };

@@ -98,6 +98,16 @@ static void window__series(const struct window *w, uint32_t column, uint32_t n, 
 	}
 }
 
+double window__share(const struct window *w, uint32_t column, uint32_t n)
+{
+	double series[MAX_SLICES], sum = 0;
+
+	window__series(w, column, n, series);
+	for (uint32_t k = 0; k < n; k++)
+		sum += series[k];
+	return sum / n;
+}
+
 bool window__is_significant(const struct window *w, uint32_t column, double *ret_waste)
 {
 	double series[MAX_SLICES];

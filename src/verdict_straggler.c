@@ -56,11 +56,18 @@ static bool late__is_late_now(const struct late *late, const struct verdict_comm
 	return window__count(&w, column, n < w.n ? n : w.n, 50) > 0;
 }
 
+/*
+ * As long as it is late as it was when it was blamed, or nearly so. Where slices are taken
+ * together, fewer of them are asked: they last long.
+ */
 static bool window__still_blames(const struct window *w, uint32_t column)
 {
+	uint32_t n = w->scale == 1 ? MIN_SLICES : w->scale == 2 ? 6 : 4;
+
 	return w->scale == w->late->scale &&
+	       window__share(w, column, n) >= 0.3 * w->late->blamed_share &&
 	       late__is_late_now(w->late, w->comm, column, MIN_SLICES) &&
-	       window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
+	       window__count(w, column, n, 50) >= n / 2;
 }
 
 static bool window__is_candidate(const struct window *w, uint32_t column)
@@ -168,6 +175,7 @@ static void window__prove(const struct window *w, struct rank_set *blamed,
 			  const struct rank_set *candidates)
 {
 	struct rank_set together = *blamed;
+	bool is_several = rank_set__count(candidates) > 1;
 
 	rank_set__unite(&together, candidates);
 	for (uint32_t c = 0; c < w->comm->n_columns; c++) {
@@ -176,7 +184,8 @@ static void window__prove(const struct window *w, struct rank_set *blamed,
 		if (!rank_set__has(candidates, c))
 			continue;
 		rank_set__add(&alone, c);
-		if (window__is_proven(w, &together, c) || window__is_proven(w, &alone, c))
+		if (window__is_proven(w, &together, c) ||
+		    (is_several && window__is_proven(w, &alone, c)))
 			rank_set__add(blamed, c);
 	}
 }
@@ -195,8 +204,10 @@ static void late__note(struct late *late, const struct window *w, const struct r
 		start_ns = window__start_ns(w, later(window__streak(w, c), 1) - 1);
 		if (is_new && (!late->since_ns || start_ns < late->since_ns))
 			late->since_ns = start_ns;
-		if (!late->scale)
-			late->scale = w->scale;
+		if (late->scale)
+			continue;
+		late->scale = w->scale;
+		late->blamed_share = window__share(w, c, MIN_SLICES);
 	}
 }
 

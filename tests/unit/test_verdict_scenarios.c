@@ -2,7 +2,8 @@
 /*
  * Jobs in virtual time, each with at most one fault, of all kinds: the judge must name each fault,
  * its rank and its number, and nothing else. VERDICT_SCENARIOS=N runs another number of them,
- * VERDICT_SEED=S only the one with that seed, and tells of it.
+ * VERDICT_FIRST=N those after the first N seeds; VERDICT_SEED=S runs only the one with that seed,
+ * and tells of it.
  */
 #include "unit.h"
 
@@ -254,6 +255,8 @@ static void scenario_sight(struct scenario *s)
 		w->timed_every = chance(0.8) ? 1 : among(4);
 	/* GPUs that have nothing to do wait for whichever host lags at the moment */
 	if (job->host == HOST_FREE || (job->host == HOST_AHEAD && !job->computes_on_gpu))
+		w->timed_every = 0;
+	if (w->timed_every > 1 && !job->computes_on_gpu)
 		w->timed_every = 0;
 	if (job->host == HOST_FREE)
 		w->tells_gpu = false;
@@ -511,7 +514,8 @@ static bool verdict_is_chained(const struct verdict *v)
 }
 
 /* Other communicators of the job feel the fault too. */
-static bool scenario_is_consequence(const struct scenario *s, const struct verdict *v, int g)
+static bool scenario_is_consequence(const struct scenario *s, const struct verdict *v, int g,
+				    uint64_t now_ns)
 {
 	const struct job *job = &s->job;
 	int m = job->member_of[job->groups[g].kind][job->culprit];
@@ -521,9 +525,14 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 		      job->fault != FAULT_CHECKPOINT);
 
 	switch (job->fault) {
-	case FAULT_MISSING:
 	case FAULT_STOPPED:
 	case FAULT_CHECKPOINT:
+		/* who was let go late comes late to the next one, and is waited for */
+		if (v->state == VERDICT_WAITING && now_ns > job->end_ns &&
+		    now_ns < job->end_ns + 15 * SEC + 2 * (uint64_t)job->period_ns)
+			return true;
+		/* fall through */
+	case FAULT_MISSING:
 		return waits && (is_own ? verdict_names_only(v, m) : verdict_is_chained(v));
 	case FAULT_DIED:
 	case FAULT_ABORT:
@@ -537,8 +546,7 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 	case FAULT_GPU_STRAGGLER:
 		/* a host that falls behind by many steps is waited for, too */
 		return (v->state == VERDICT_STRAGGLER && is_own && verdict_names_only(v, m)) ||
-		       (v->state == VERDICT_WAITING &&
-			(verdict_is_chained(v) || (is_own && verdict_names_only(v, m))));
+		       (v->state == VERDICT_WAITING && job->extra_ns > SEC);
 	default:
 		return v->state == VERDICT_MISMATCH && scenario_names_culprit(s, v, g);
 	}
@@ -573,7 +581,7 @@ static void scenario_check(struct scenario *s, uint64_t now_ns)
 		}
 		if (state_is_quiet(v->state) ||
 		    (v->state == VERDICT_DEGRADED_SIGHT && s->has_loss) ||
-		    (is_struck && scenario_is_consequence(s, v, g)))
+		    (is_struck && scenario_is_consequence(s, v, g, now_ns)))
 			continue;
 		scenario_note(s, is_struck && s->expects ? WRONG : FALSE_ALARM, now_ns, v, g);
 	}
@@ -754,6 +762,7 @@ static void scenario_tell(const struct scenario *s)
 TEST(scenarios)
 {
 	const char *number = getenv("VERDICT_SCENARIOS"), *seed = getenv("VERDICT_SEED");
+	const char *first = getenv("VERDICT_FIRST");
 	int n = number ? atoi(number) : 2000, n_blind = 0;
 	struct scenario *s = malloc(sizeof(*s));
 	static struct row rows[FAULTS];
@@ -761,7 +770,8 @@ TEST(scenarios)
 	for (int i = 1; i <= n; i++) {
 		struct row *row;
 
-		scenario_run(s, seed ? strtoull(seed, NULL, 10) : (uint64_t)i);
+		scenario_run(s, seed ? strtoull(seed, NULL, 10)
+				     : (uint64_t)i + (first ? atoi(first) : 0));
 		row = &rows[s->job.fault];
 		row->n_all++;
 		row->n[s->outcome]++;
