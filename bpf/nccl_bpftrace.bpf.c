@@ -375,9 +375,11 @@ int nccl_call(struct pt_regs *ctx)
 	record__load(&r, &a, s);
 	r.function = function;
 	r.library = id;
-	if (s->lifecycle)
-		record__send(&r);
-	else
+	if (!s->lifecycle) {
 		call__count(&r, library, s->sequence);
+		return 0;
+	}
+	process__note(r.tgid);
+	record__send(&r);
 	return 0;
 }

@@ -58,6 +58,7 @@ int plugin_batch(struct pt_regs *ctx)
 		__sync_fetch_and_add(&lost[NB_LOST_BAD_BATCH], 1);
 		return 0;
 	}
+	process__note(tgid);
 	wake = batch__wake(n);
 	for (__u32 i = 0; i < NBP_MAX_BATCH && i < n; i++) {
 		if (plugin_record__send(&batch[i], tgid, i + 1 == n ? wake : BPF_RB_NO_WAKEUP,

@@ -51,15 +51,22 @@ extern bool with_graphs;		/* set once libcuda is probed */
 /* Indexed by enum nb_lost; added to atomically: uprobe programs can be preempted. */
 extern __u64 lost[NB_LOST_MAX];
 
-/* One more key for the process, if it may have one: where that is counted, else NULL. */
-static __always_inline __u32 *process__charge(__u32 tgid)
+/* Its keys; makes the entry, when there is a place. From then on its end will be told. */
+static __always_inline __u32 *process__note(__u32 tgid)
 {
 	__u32 zero = 0, *keys = bpf_map_lookup_elem(&processes, &tgid);
 
-	if (!keys) {
-		bpf_map_update_elem(&processes, &tgid, &zero, BPF_NOEXIST);
-		keys = bpf_map_lookup_elem(&processes, &tgid);
-	}
+	if (keys)
+		return keys;
+	bpf_map_update_elem(&processes, &tgid, &zero, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&processes, &tgid);
+}
+
+/* One more key for the process, if it may have one: where that is counted, else NULL. */
+static __always_inline __u32 *process__charge(__u32 tgid)
+{
+	__u32 *keys = process__note(tgid);
+
 	if (!keys || *keys >= NB_KEYS_PER_PROCESS)
 		return NULL;
 	__sync_fetch_and_add(keys, 1);

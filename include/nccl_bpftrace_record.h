@@ -181,6 +181,7 @@ enum nb_kind {
 	NB_KIND_LIFECYCLE = 2,
 	NB_KIND_PLUGIN = 3,  /* struct nb_plugin_record */
 	NB_KIND_FOREIGN = 4, /* struct nb_foreign_record */
+	NB_KIND_END = 5,     /* struct nb_end */
 };
 
 /* One call. For NB_KIND_LIFECYCLE count is the address that receives the new communicator. */
@@ -209,6 +210,16 @@ struct nb_record {
 #define NB_PENDING_CAPTURED (~0ULL) /* into a CUDA graph: it waits for no launch of its own */
 
 _Static_assert(sizeof(struct nb_record) == 96, "nb_record");
+
+/* A process has ended, or goes on as another program: what comes behind is not its. */
+struct nb_end {
+	__u16 kind; /* NB_KIND_END */
+	__u16 size;
+	__u32 tgid;
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+};
+
+_Static_assert(sizeof(struct nb_end) == 16, "nb_end");
 
 /* One record that the cooperating plugin handed over, and whose it is, by the kernel's word. */
 struct nb_plugin_record {

@@ -47,16 +47,21 @@ job=$!
 trap 'kill $job 2>/dev/null || true; wait $job 2>/dev/null || true' EXIT
 sleep 2 # the job is under way when the tracer comes
 
+# of what else runs on this machine nothing is shown
+only=$(sed 's/[0-9][0-9]*/--pid &/g' "/proc/$job/task/$job/children")
+
 echo "A simulated 8-rank job runs (pid $job). Its GPUs are simulated too: no data moves, and their"
 echo "times are a model's, not any GPU's. Ranks 0 to 5 have the plugin, idle so far; 6 and 7 have not."
 echo "The tracer attaches now, for $seconds s:"
-echo "nccl-bpftrace run --duration $seconds --interval 3 --textfile-dir $directory"
+echo "nccl-bpftrace run --duration $seconds --interval 3 --textfile-dir $directory (and its pids)"
 [ ! -t 1 ] || sleep 2
-build/nccl-bpftrace run --duration "$seconds" --interval 3 --textfile-dir "$directory"
+# shellcheck disable=SC2086 # options, a word each
+build/nccl-bpftrace run --duration "$seconds" --interval 3 --textfile-dir "$directory" $only
 
 echo
 echo "nccl-bpftrace ps, the first lines:"
-build/nccl-bpftrace ps | head -8
+# shellcheck disable=SC2086
+build/nccl-bpftrace ps $only | head -8
 echo
 echo "From the textfile, for rank 0:"
 grep -E '^nccl_(operations_total|operation_sequence)\{.*rank="0"' "$file" | head -6

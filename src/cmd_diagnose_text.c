@@ -165,6 +165,10 @@ static void print_summary(const struct diagnosis *d, FILE *out, const char *nowh
 		wrapped__add(&line, "; %" PRIu64 " ranks or communicators not judged: too many",
 			     d->refused);
 	fprintf(out, "%s\n", line.text);
+	if (d->n_processes && !d->n_comms && !d->n_unseen)
+		fputs("No process has a communicator: none is made yet, or its making waits for a "
+		      "rank that does\nnot come. py-spy dump --pid, or gdb -p, shows which.\n",
+		      out);
 }
 
 void diagnosis__print(const struct diagnosis *d, FILE *out, const char *nowhere)

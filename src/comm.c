@@ -311,15 +311,21 @@ struct comm *comms__count(struct comms *comms, const struct nb_key *key, const s
 	return comm;
 }
 
-void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns)
+void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t gone_ns)
 {
 	struct owner *owner = comms__find_owner(comms, tgid);
 
-	for (struct comm *comm = comms->all; comm; comm = comm->hh.next)
-		if (comm->key.tgid == tgid && !comm->dead_ns) {
-			comm->dead_ns = now_ns;
-			comm->ending = COMM_DIED;
-		}
+	for (struct comm *comm = comms->all; comm; comm = comm->hh.next) {
+		struct place *place;
+
+		if (comm->key.tgid != tgid || comm->dead_ns || comm->known_ns > gone_ns)
+			continue;
+		comm->dead_ns = gone_ns;
+		comm->ending = COMM_DIED;
+		place = comms__find_place(comms, tgid, comm->key.address);
+		if (place && place->living == comm)
+			place->living = NULL;
+	}
 	if (owner)
 		comms__drop_owner(comms, owner);
 }

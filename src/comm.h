@@ -170,7 +170,8 @@ unsigned int comms__unlearnt(const struct comms *comms, uint32_t tgid, uint64_t 
 unsigned int comms__learnt(const struct comms *comms, uint32_t tgid, uint64_t *addresses,
 			   unsigned int max);
 
-void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t now_ns);
+/* What is known of it since after gone_ns is another's, under the same number. */
+void comms__process_gone(struct comms *comms, uint32_t tgid, uint64_t gone_ns);
 
 /* Drops what ended before `before_ns`. Its counters must have been deleted, or will be new. */
 void comms__expire(struct comms *comms, uint64_t before_ns);

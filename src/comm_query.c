@@ -9,20 +9,12 @@ struct comm *comms__named(const struct comms *comms, uint32_t tgid, uint64_t has
 	return name && name->comm->key.tgid == tgid ? name->comm : NULL;
 }
 
-static bool times_ranks(enum nccl_operation operation)
-{
-	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
-		if (nccl_functions[i].operation == operation)
-			return nccl_functions[i].factor == NCCL_FACTOR_TIMES_RANKS;
-	return false;
-}
-
 bool comm__bytes(const struct comm *comm, enum nccl_operation operation, enum comm_mode mode,
 		 uint64_t *ret)
 {
 	uint64_t bytes = comm->operations[operation].tally[mode].type_bytes;
 
-	if (times_ranks(operation)) {
+	if (nccl_operation__times_ranks(operation)) {
 		if (!comm->n_ranks)
 			return false;
 		bytes *= comm->n_ranks;
@@ -36,7 +28,7 @@ bool comm__last_bytes(const struct comm *comm, enum nccl_operation operation, ui
 	const struct comm_operation *op = &comm->operations[operation];
 	uint64_t each = nccl_datatype__size(op->last_datatype);
 
-	if (times_ranks(operation))
+	if (nccl_operation__times_ranks(operation))
 		each *= comm->n_ranks;
 	if (!each || !op->last_ns || op->last_count > UINT64_MAX / each)
 		return false;

@@ -30,8 +30,8 @@ struct discover_listener {
 	void (*mapping)(void *ctx, const struct nb_mapping *mapping, uint64_t since_ns);
 	/* A further process maps this file (only its inode is given): is that of interest? */
 	enum discover_interest (*interest)(void *ctx, const struct nb_mapping *file);
-	/* The process runs another program from now on. Is it one that is to be looked at again? */
-	bool (*executed)(void *ctx, uint32_t pid);
+	/* The process runs another program since then. Is it one that is to be looked at again? */
+	bool (*executed)(void *ctx, uint32_t pid, uint64_t at_ns);
 	/* A scan has ended. */
 	void (*scanned)(void *ctx);
 	void *ctx;

@@ -70,9 +70,10 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 /* Whatever the process had mapped is gone; what it has now may have been told of already. */
 static void discover__on_exec(struct discover *d, const struct comm_notice *notice)
 {
-	if (d->listener.executed(d->listener.ctx, notice->pid))
-		discover__note_due(d, &(struct due){.pid = notice->pid,
-						    .time_ns = notice__time_ns(&notice->header)});
+	const struct due due = {.pid = notice->pid, .time_ns = notice__time_ns(&notice->header)};
+
+	if (d->listener.executed(d->listener.ctx, due.pid, due.time_ns))
+		discover__note_due(d, &due);
 }
 
 static enum bpf_perf_event_ret on_notice(void *ctx, int cpu, struct perf_event_header *header)

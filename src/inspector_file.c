@@ -45,7 +45,7 @@ static void file__remove(int dirfd, const char *name)
 	struct stat st;
 
 	if (!fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) && file__is_ours(&st))
-		unlinkat(dirfd, name, 0);
+		prom__unlink(dirfd, name);
 }
 
 /* Somebody else's, and alive: as far as a file can tell. */
@@ -83,7 +83,7 @@ static void dir__sweep(const char *path)
 		else if (is_temporary(name) &&
 			 !fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) &&
 			 S_ISREG(st.st_mode) && st.st_uid == geteuid())
-			unlinkat(dirfd(dir), name, 0);
+			prom__unlink(dirfd(dir), name);
 	}
 	closedir(dir);
 }

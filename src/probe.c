@@ -180,12 +180,23 @@ static bool probe__take_foreign(struct probe *probe, const struct nb_foreign_rec
 	return true;
 }
 
+/* No record of what a process did: it is not counted among those. */
+static void probe__take_end(struct probe *probe, const struct nb_end *end, size_t size)
+{
+	if (size >= sizeof(*end) && probe->listener.end)
+		probe->listener.end(probe->listener.ctx, end);
+}
+
 static int on_ring_record(void *ctx, void *data, size_t size)
 {
 	struct probe *probe = ctx;
 	const uint16_t *kind = data;
 	bool good = false;
 
+	if (size >= sizeof(*kind) && *kind == NB_KIND_END) {
+		probe__take_end(probe, data, size);
+		return 0;
+	}
 	if (size >= sizeof(*kind) && *kind == NB_KIND_PLUGIN)
 		good = probe__take_plugin(probe, data, size);
 	else if (size >= sizeof(*kind) && *kind == NB_KIND_FOREIGN)
@@ -233,6 +244,8 @@ void probe__free(struct probe *probe)
 {
 	if (!probe)
 		return;
+	bpf_link__destroy(probe->exits);
+	bpf_link__destroy(probe->execs);
 	ring_buffer__free(probe->ring);
 	nccl_bpftrace_bpf__destroy(probe->skel);
 	free(probe->keys);
@@ -339,32 +352,6 @@ int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx)
 int probe__delete_counter(struct probe *probe, const struct nb_key *key)
 {
 	return bpf_map_delete_elem(bpf_map__fd(probe->skel->maps.counters), key);
-}
-
-int probe__list_process(struct probe *probe, uint32_t tgid)
-{
-	uint32_t keys = 0;
-	int err = bpf_map_update_elem(bpf_map__fd(probe->skel->maps.processes), &tgid, &keys,
-				      BPF_NOEXIST);
-
-	return err == -EEXIST ? 0 : err;
-}
-
-int probe__uncharge_process(struct probe *probe, uint32_t tgid)
-{
-	int err, fd = bpf_map__fd(probe->skel->maps.processes);
-	uint32_t keys;
-
-	err = bpf_map_lookup_elem(fd, &tgid, &keys);
-	if (err || !keys)
-		return err;
-	keys--;
-	return bpf_map_update_elem(fd, &tgid, &keys, BPF_EXIST);
-}
-
-int probe__forget_process(struct probe *probe, uint32_t tgid)
-{
-	return bpf_map_delete_elem(bpf_map__fd(probe->skel->maps.processes), &tgid);
 }
 
 const char *nb_lost__name(enum nb_lost reason)

@@ -32,6 +32,8 @@ struct probe_listener {
 	void (*plugin)(void *ctx, const struct nb_plugin_record *record); /* known kinds */
 	/* As long as its size says; other than that, its fields are not checked. */
 	void (*foreign)(void *ctx, const struct nb_foreign_record *record);
+	/* Of processes that were listed, or told of anything; may come twice, or not at all. */
+	void (*end)(void *ctx, const struct nb_end *end);
 	void *ctx;
 };
 
@@ -70,9 +72,12 @@ uint64_t probe__lost(const struct probe *probe, enum nb_lost reason);
 int probe__read_counters(struct probe *probe, probe_counter_fn *fn, void *ctx);
 int probe__delete_counter(struct probe *probe, const struct nb_key *key);
 
-/* With only_listed: trace this process too. */
+/* From now on the listener is told of the ends of processes. 0 or -errno. */
+int probe__watch_ends(struct probe *probe);
+
+/* Its end is to be told; with only_listed: trace this process too. */
 int probe__list_process(struct probe *probe, uint32_t tgid);
-/* One key of the process was deleted: it may have another. */
+/* One key of the process was deleted: it may have another. Those that it has, or -errno. */
 int probe__uncharge_process(struct probe *probe, uint32_t tgid);
 int probe__forget_process(struct probe *probe, uint32_t tgid);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by the parts of the BPF side's owner: probe.c, probe_graph.c. */
+/* Shared by the parts of the BPF side's owner: probe.c, probe_graph.c, probe_process.c. */
 #ifndef PROBE_PRIVATE_H
 #define PROBE_PRIVATE_H
 
@@ -9,8 +9,8 @@
 
 struct probe {
 	struct nccl_bpftrace_bpf *skel;
-	struct bpf_link *iterator;
 	struct ring_buffer *ring;
+	struct bpf_link *exits, *execs; /* NULL: not watched */
 	struct probe_listener listener;
 	uint64_t received, bad;
 	unsigned int taken; /* in this round */

@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,6 +37,13 @@ void processes__remove(struct processes *processes, struct process *process)
 		close(process->pidfd);
 	HASH_DEL(processes->all, process);
 	free(process);
+}
+
+bool process__has_ended(const struct process *process)
+{
+	struct pollfd fd = {.fd = process->pidfd, .events = POLLIN};
+
+	return poll(&fd, 1, 0) > 0;
 }
 
 void processes__free(struct processes *processes)

@@ -99,6 +99,9 @@ struct process *processes__add(struct processes *processes, uint32_t tgid, uint6
 			       loop_fn *on_exit);
 void processes__remove(struct processes *processes, struct process *process);
 
+/* Has it, by the kernel's word? It may not have been told yet. */
+bool process__has_ended(const struct process *process);
+
 /*
  * Notes that the process maps the library, and did not before since_ns (0: nobody knows); false
  * when it was known, or there is no room.

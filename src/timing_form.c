@@ -33,20 +33,6 @@ bool nbp_function__operation(uint8_t function, enum nccl_operation *ret)
 
 /* ---- bytes ---- */
 
-static bool operation__is_times_ranks(enum nccl_operation operation)
-{
-	switch (operation) {
-	case NCCL_OP_AllGather:
-	case NCCL_OP_ReduceScatter:
-	case NCCL_OP_AlltoAll:
-	case NCCL_OP_Gather:
-	case NCCL_OP_Scatter:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static uint64_t multiply(uint64_t a, uint64_t b)
 {
 	uint64_t product;
@@ -56,7 +42,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
 
 static bool operation__has_bytes(const struct timing_operation *operation, int32_t n_ranks)
 {
-	bool needs_ranks = operation__is_times_ranks(operation->operation) ||
+	bool needs_ranks = nccl_operation__times_ranks(operation->operation) ||
 			   operation->operation == NCCL_OP_AllReduce;
 
 	return operation->type_bytes && (n_ranks > 0 || !needs_ranks);
@@ -71,7 +57,7 @@ uint64_t timing_operation__bytes(const struct timing_operation *operation, int32
 {
 	uint64_t bytes = timing_operation__message_bytes(operation);
 
-	if (!operation__is_times_ranks(operation->operation))
+	if (!nccl_operation__times_ranks(operation->operation))
 		return bytes;
 	return n_ranks > 0 ? multiply(bytes, n_ranks) : 0;
 }
@@ -83,7 +69,7 @@ double timing_operation__bus_bytes(const struct timing_operation *operation, int
 
 	if (operation->operation == NCCL_OP_AllReduce)
 		return n_ranks > 0 ? bytes * 2 * (n - 1) / n : 0;
-	if (operation__is_times_ranks(operation->operation))
+	if (nccl_operation__times_ranks(operation->operation))
 		return n_ranks > 0 ? bytes * (n - 1) / n : 0;
 	return bytes;
 }

@@ -90,6 +90,11 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 
 	if (err)
 		return err;
+	*ret_why = "the kernel refused to tell of the ends of processes";
+	if (tracer->options.attach)
+		err = probe__watch_ends(tracer->probe);
+	if (err)
+		return err;
 	*ret_why = "out of memory or file descriptors";
 	err = helpers__new(&tracer->helpers, tracer->loop, DEADLINE_NS);
 	err = err ?: libraries__new(&tracer->libraries);
@@ -127,6 +132,7 @@ int tracer__new(struct tracer **ret, struct loop *loop, const struct tracer_opti
 			      .call = on_record,
 			      .plugin = tracer__take_plugin_record,
 			      .foreign = tracer->foreign ? tracer__take_foreign_record : NULL,
+			      .end = tracer__take_end,
 			      .ctx = tracer,
 		      });
 	*ret = tracer;
@@ -204,9 +210,11 @@ static void tracer__find_caller(struct tracer *tracer, struct comm *comm)
 static void on_counter(void *ctx, const struct nb_key *key, const struct nb_counter *counter)
 {
 	struct tracer *tracer = ctx;
-	struct process *process = processes__find(tracer->processes, key->tgid);
 	struct comm *comm = comms__count(tracer->comms, key, counter);
+	struct process *process = processes__find(tracer->processes, key->tgid);
 
+	if (process && process->gone_ns && comm && comm->known_ns > process->gone_ns)
+		process = NULL; /* of another, which has its number now */
 	handovers__count(tracer->handovers, key, counter);
 	if (process && !process->has_called) {
 		process->has_called = true;
@@ -283,7 +291,7 @@ static void tracer__drop_comms(struct tracer *tracer, uint64_t before_ns)
 	probe__read_counters(tracer->probe, on_sweep_counter, &sweep);
 	for (size_t i = 0; i < sweep.n; i++)
 		if (!probe__delete_counter(tracer->probe, &sweep.keys[i]))
-			probe__uncharge_process(tracer->probe, sweep.keys[i].tgid);
+			tracer__uncharge(tracer, sweep.keys[i].tgid);
 	free(sweep.keys);
 	comms__expire(tracer->comms, before_ns);
 	handovers__each(tracer->handovers, tracer__take_unprobed, tracer);

@@ -197,7 +197,6 @@ static void tracer__attach_cuda(struct tracer *tracer, const struct process *pro
 {
 	if (!tracer->options.attach || !process__nccl(process))
 		return;
-	probe__list_process(tracer->probe, process->tgid);
 	for (unsigned int i = 0; i < process->n_mappings; i++) {
 		struct library *library = process->mappings[i].library;
 
@@ -272,14 +271,17 @@ static enum discover_interest interest_in(void *ctx, const struct nb_mapping *fi
 	return DISCOVER_WANTED;
 }
 
-static bool on_exec(void *ctx, uint32_t tgid)
+static bool on_exec(void *ctx, uint32_t tgid, uint64_t at_ns)
 {
 	struct tracer *tracer = ctx;
 	struct process *process = processes__find(tracer->processes, tgid);
 
-	if (!process || process->gone_ns)
+	if (!process)
 		return false;
-	tracer__process_ended(tracer, process);
+	for (unsigned int i = 0; !process->gone_ns && i < process->n_mappings; i++)
+		if (process->mappings[i].since_ns > at_ns)
+			return false; /* it is the new program that was looked at */
+	tracer__process_ended(tracer, process, at_ns);
 	return true;
 }
 

@@ -85,7 +85,11 @@ bool tracer__may_probe_library(const struct tracer *tracer, const struct library
 /* tracer_process.c */
 /* The one of that number, a new one if need be; NULL: it has ended already, or no memory. */
 struct process *tracer__add_process(struct tracer *tracer, uint32_t tgid);
-void tracer__process_ended(struct tracer *tracer, struct process *process);
+/* What is in the ring by now is still taken for its own, unless that tells of its end itself. */
+void tracer__process_ended(struct tracer *tracer, struct process *process, uint64_t at_ns);
+void tracer__take_end(void *ctx, const struct nb_end *end);
+/* One counter of it is no more. */
+void tracer__uncharge(struct tracer *tracer, uint32_t tgid);
 /* Those that ended before. */
 void tracer__drop_processes(struct tracer *tracer, uint64_t before_ns);
 

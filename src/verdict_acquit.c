@@ -15,13 +15,22 @@ static uint64_t late__acquittal_ns(const struct late *late)
 	return ACQUITTAL_NS + 40 * late->slice_ns;
 }
 
+/* It comes late there, and loses others that share of the time at least. */
 static bool verdict_comm__suspects(const struct verdict_comm *comm, enum late_sight sight,
-				   uint32_t i)
+				   uint32_t i, float share)
 {
 	const struct late *late = comm->late[sight];
+	uint32_t column = comm->members[i].column;
 
 	return !comm->members[i].has_left && late__is_recent(late, comm->owner->now_ns) &&
-	       rank_set__has(&late->suspects, comm->members[i].column);
+	       rank_set__has(&late->suspects, column) && late->shares[column] >= share;
+}
+
+/* Of what it loses others here: as much as explains that, or is explained by it. */
+static float verdict_comm__share(const struct verdict_comm *comm, enum late_sight sight,
+				 uint32_t index)
+{
+	return comm->late[sight]->shares[comm->members[index].column] / 4;
 }
 
 /* ---- who waits for one who is late elsewhere ---- */
@@ -33,13 +42,13 @@ static bool verdict_comm__has_late_peer(const struct verdict_comm *comm, enum la
 	const struct late *late = comm->late[sight];
 
 	if (!late__is_recent(late, comm->owner->now_ns) ||
-	    verdict_comm__suspects(comm, sight, index))
+	    verdict_comm__suspects(comm, sight, index, share))
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint32_t column = comm->members[i].column;
 
 		if (i != index && !comm->members[i].has_left &&
-		    rank_set__has(&late->unpunctual, column) && late->shares[column] >= share / 4)
+		    rank_set__has(&late->unpunctual, column) && late->shares[column] >= share)
 			return true;
 	}
 	return false;
@@ -48,7 +57,7 @@ static bool verdict_comm__has_late_peer(const struct verdict_comm *comm, enum la
 static bool verdict_comm__is_victim(const struct verdict_comm *comm, enum late_sight sight,
 				    uint32_t index)
 {
-	float share = comm->late[sight]->shares[comm->members[index].column];
+	float share = verdict_comm__share(comm, sight, index);
 	uint32_t tgid = comm->ranks[index].member.tgid;
 
 	for (struct verdict_comm *other = comm->owner->first; other; other = other->next) {
@@ -78,7 +87,7 @@ static void suspects__gather(struct suspect **suspects, const struct verdict_com
 		uint32_t tgid = comm->ranks[i].member.tgid;
 		struct suspect *suspect;
 
-		if (!verdict_comm__suspects(comm, LATE_ON_HOST, i))
+		if (!verdict_comm__suspects(comm, LATE_ON_HOST, i, 0))
 			continue;
 		HASH_FIND(hh, *suspects, &tgid, sizeof(tgid), suspect);
 		if (!suspect) {
@@ -93,7 +102,7 @@ static void suspects__gather(struct suspect **suspects, const struct verdict_com
 	}
 }
 
-/* Somebody of `shared` other than that process is late in a communicator other than `comm`. */
+/* Somebody of `shared` other than that process is late in a third communicator, or in several. */
 static bool verdict_comm__has_other_suspect(const struct verdict_comm *shared,
 					    const struct verdict_comm *comm, uint32_t tgid,
 					    struct suspect *suspects)
@@ -103,7 +112,8 @@ static bool verdict_comm__has_other_suspect(const struct verdict_comm *shared,
 		struct suspect *suspect;
 
 		HASH_FIND(hh, suspects, &other, sizeof(other), suspect);
-		if (suspect && other != tgid && (suspect->n > 1 || suspect->comm != comm))
+		if (suspect && other != tgid &&
+		    (suspect->n > 1 || (suspect->comm != comm && suspect->comm != shared)))
 			return true;
 	}
 	return false;
@@ -126,13 +136,14 @@ static bool verdict_comm__is_overrun(const struct verdict_comm *comm)
 static bool verdict_comm__shares_cause(const struct verdict_comm *comm, uint32_t index,
 				       struct suspect *suspects)
 {
+	float share = verdict_comm__share(comm, LATE_ON_HOST, index);
 	uint32_t tgid = comm->ranks[index].member.tgid;
 	struct verdict_comm *shared;
 
 	for (shared = comm->owner->first; shared; shared = shared->next) {
 		for (uint32_t i = 0; shared != comm && i < shared->n_members; i++) {
 			if (shared->ranks[i].member.tgid == tgid &&
-			    !verdict_comm__suspects(shared, LATE_ON_HOST, i) &&
+			    !verdict_comm__suspects(shared, LATE_ON_HOST, i, share) &&
 			    (verdict_comm__is_overrun(shared) ||
 			     verdict_comm__has_other_suspect(shared, comm, tgid, suspects)))
 				return true;

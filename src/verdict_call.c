@@ -40,8 +40,8 @@ void verdict_comm__active(struct verdict_comm *comm, struct member *member, uint
 	member->told_ns = later(member->told_ns, time_ns);
 }
 
-static void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
-			  uint64_t time_ns)
+void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
+		   uint64_t time_ns)
 {
 	member->numbered_ns[op] = later(member->numbered_ns[op], time_ns);
 	if (member->reached[op] != VERDICT_NO_SEQUENCE && member->reached[op] >= sequence)

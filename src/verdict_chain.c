@@ -7,11 +7,10 @@
 
 #include "verdict_private.h"
 
-/* A process that waits for another in a communicator: the first one found. */
+/* A process that waits for others, in the first two communicators found. */
 struct waiter {
 	uint32_t tgid;
-	struct verdict_comm *comm;
-	uint32_t index;
+	struct verdict_comm *comms[2]; /* NULL: no more */
 	UT_hash_handle hh;
 };
 
@@ -45,55 +44,92 @@ static void waiters__add(struct waiter **waiters, struct verdict_comm *comm, uin
 	if (verdict_comm__blames(comm, tgid))
 		return;
 	HASH_FIND(hh, *waiters, &tgid, sizeof(tgid), waiter);
-	if (waiter)
-		return;
-	waiter = calloc(1, sizeof(*waiter));
-	if (!waiter)
-		return;
-	waiter->tgid = tgid;
-	waiter->comm = comm;
-	waiter->index = i;
-	HASH_ADD(hh, *waiters, tgid, sizeof(tgid), waiter);
+	if (!waiter) {
+		waiter = calloc(1, sizeof(*waiter));
+		if (!waiter)
+			return;
+		waiter->tgid = tgid;
+		HASH_ADD(hh, *waiters, tgid, sizeof(tgid), waiter);
+	}
+	if (!waiter->comms[0])
+		waiter->comms[0] = comm;
+	else if (!waiter->comms[1] && waiter->comms[0] != comm)
+		waiter->comms[1] = comm;
 }
 
-/* Who waits there by what was found, or has a launch that does not get done, for whatever reason.
- */
-static void waiters__gather(struct waiter **waiters, struct verdict_comm *comm, uint64_t now_ns)
+/* It has called there, for a while, what others have not. */
+static bool verdict_comm__is_ahead(const struct verdict_comm *comm, const struct member *m,
+				   uint64_t now_ns)
 {
-	bool has_victims = finding__has_victims(&comm->finding);
+	for (int op = 0; op < N_COLLECTIVES; op++) {
+		struct range range = verdict_comm__range(comm, op);
 
-	for (uint32_t i = 0; i < comm->n_members; i++) {
-		const struct member *m = &comm->members[i];
+		if (range.n_known > 1 && m->reached[op] != VERDICT_NO_SEQUENCE &&
+		    m->reached[op] > range.least &&
+		    since(now_ns, m->reached_ns[op]) >= NSEC_PER_SEC)
+			return true;
+	}
+	return false;
+}
 
-		if (m->has_left)
-			continue;
-		if ((has_victims && rank_set__has(&comm->finding.waiting, i)) ||
-		    (m->gpu_since_ns && since(now_ns, m->gpu_since_ns) >= MIN_THRESHOLD_NS))
-			waiters__add(waiters, comm, i);
+/* How sure it is that a process waits. */
+enum sureness {
+	WAITS_AS_FOUND, /* the communicator is known to wait, and it among its ranks */
+	WAITS_ON_GPU,	/* its launch does not get done, for whatever reason */
+	WAITS_AHEAD,	/* it may */
+	SURENESSES,
+};
+
+static bool verdict_comm__waits(const struct verdict_comm *comm, uint32_t i, enum sureness how,
+				uint64_t now_ns)
+{
+	const struct member *m = &comm->members[i];
+
+	if (m->has_left)
+		return false;
+	switch (how) {
+	case WAITS_AS_FOUND:
+		return finding__has_victims(&comm->finding) &&
+		       rank_set__has(&comm->finding.waiting, i);
+	case WAITS_ON_GPU:
+		return m->gpu_since_ns && since(now_ns, m->gpu_since_ns) >= MIN_THRESHOLD_NS;
+	default:
+		return !finding__has_victims(&comm->finding) &&
+		       verdict_comm__is_ahead(comm, m, now_ns);
 	}
 }
 
-static struct waiter *verdict_comm__excuse(struct verdict_comm *comm, struct waiter *waiters,
-					   uint32_t index)
+static void waiters__gather(struct waiter **waiters, struct verdicts *verdicts, enum sureness how)
+{
+	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next) {
+		for (uint32_t i = 0; i < comm->n_members; i++) {
+			if (verdict_comm__waits(comm, i, how, verdicts->now_ns))
+				waiters__add(waiters, comm, i);
+		}
+	}
+}
+
+/* In which other communicator the rank waits; NULL: in none. */
+static struct verdict_comm *verdict_comm__excuse(struct verdict_comm *comm, struct waiter *waiters,
+						 uint32_t index)
 {
 	uint32_t tgid = comm->ranks[index].member.tgid;
 	struct waiter *waiter;
 
 	HASH_FIND(hh, waiters, &tgid, sizeof(tgid), waiter);
-	if (!waiter || waiter->comm == comm)
+	if (!waiter)
 		return NULL;
 	/* a process that holds several of the ranks: which of them waits is not known */
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		if (i != index && comm->ranks[i].member.tgid == tgid && !comm->members[i].has_left)
 			return NULL;
 	}
-	return waiter;
+	return waiter->comms[0] == comm ? waiter->comms[1] : waiter->comms[0];
 }
 
 static struct chain chain__of(const struct verdict_comm *comm, uint32_t index,
-			      const struct waiter *waiter)
+			      const struct verdict_comm *other)
 {
-	const struct verdict_comm *other = waiter->comm;
 	struct chain chain = {
 		.hash = other->hash,
 		.operation = other->finding.operation,
@@ -135,20 +171,20 @@ static struct finding verdict_comm__without_excused(struct verdict_comm *comm,
 {
 	struct finding f = comm->finding;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		struct waiter *waiter;
+		struct verdict_comm *other;
 
 		if (f.in_queue && !comm->chain.hash && rank_set__has(&f.waiting, i)) {
-			waiter = verdict_comm__excuse(comm, waiters, i);
-			if (waiter && !waiter->comm->finding.in_queue)
-				comm->chain = chain__of(comm, i, waiter);
+			other = verdict_comm__excuse(comm, waiters, i);
+			if (other && !other->finding.in_queue)
+				comm->chain = chain__of(comm, i, other);
 		}
 		if (!rank_set__has(&comm->finding.culprits, i))
 			continue;
-		waiter = verdict_comm__excuse(comm, waiters, i);
-		if (!waiter && !verdict_comm__was_excused(comm, i))
+		other = verdict_comm__excuse(comm, waiters, i);
+		if (!other && !verdict_comm__was_excused(comm, i))
 			continue;
-		if (waiter) {
-			comm->chain = chain__of(comm, i, waiter);
+		if (other) {
+			comm->chain = chain__of(comm, i, other);
 			comm->members[i].excused_ns = comm->owner->now_ns;
 		}
 		rank_set__drop(&f.culprits, i);
@@ -188,8 +224,8 @@ void verdicts__chain(struct verdicts *verdicts)
 		any_chains |= finding__chains(&comm->finding);
 	if (!any_chains)
 		return;
-	for (struct verdict_comm *comm = verdicts->first; comm; comm = comm->next)
-		waiters__gather(&waiters, comm, verdicts->now_ns);
+	for (int how = 0; how < SURENESSES; how++)
+		waiters__gather(&waiters, verdicts, how);
 	verdicts__excuse(verdicts, waiters);
 	HASH_ITER(hh, waiters, waiter, next)
 	{

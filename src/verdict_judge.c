@@ -196,10 +196,42 @@ static bool verdict_comm__find_fault(struct verdict_comm *comm, uint64_t now_ns,
 	return ret->state || verdict_comm__find_slowness(comm, now_ns, ret);
 }
 
+/* Ranks seem to be apart at an operation of which not all were told of since a loss. */
+static bool verdict_comm__is_unclear(const struct verdict_comm *comm, uint64_t now_ns)
+{
+	if (since(now_ns, comm->active_ns) < MIN_THRESHOLD_NS)
+		return false;
+	for (int op = 0; op < N_COLLECTIVES && comm->unsure; op++) {
+		struct range range = verdict_comm__range(comm, op);
+
+		if (comm->unsure >> op & 1 && range.n_known > 1 && range.least < range.most)
+			return true;
+	}
+	return false;
+}
+
+/* A job's plugin that tells of the future does not look alive for longer by that. */
+static void verdict_comm__clamp(struct verdict_comm *comm, uint64_t now_ns)
+{
+	if (comm->active_ns > now_ns)
+		comm->active_ns = now_ns;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		struct member *m = &comm->members[i];
+
+		if (m->active_ns > now_ns)
+			m->active_ns = now_ns;
+		for (int op = 0; op < NCCL_OP_MAX && m->active_ns == now_ns; op++) {
+			if (m->reached_ns[op] > now_ns)
+				m->reached_ns[op] = now_ns;
+		}
+	}
+}
+
 static void verdict_comm__judge(struct verdict_comm *comm, uint64_t now_ns)
 {
 	struct finding f;
 
+	verdict_comm__clamp(comm, now_ns);
 	verdict_comm__link(comm, now_ns);
 	if (comm->lost_ns && verdict_comm__sees_again(comm))
 		comm->lost_ns = 0;
@@ -215,9 +247,10 @@ static void verdict_comm__judge(struct verdict_comm *comm, uint64_t now_ns)
 	};
 	if (verdict_comm__find_fault(comm, now_ns, &f)) {
 		comm->finding = f;
-	} else if (comm->lost_ns && comm->n_living && !comm->is_contested) {
+	} else if (comm->n_living && !comm->is_contested &&
+		   (comm->lost_ns || verdict_comm__is_unclear(comm, now_ns))) {
 		comm->finding.state = VERDICT_DEGRADED_SIGHT;
-		comm->finding.since_ns = comm->lost_ns;
+		comm->finding.since_ns = comm->loss_ns;
 	}
 }
 

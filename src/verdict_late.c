@@ -31,6 +31,16 @@ void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight)
 	comm->late[sight] = NULL;
 }
 
+void verdict_comm__fit_late(struct verdict_comm *comm)
+{
+	for (enum late_sight sight = 0; sight < LATE_SIGHTS; sight++) {
+		const struct late *late = comm->late[sight];
+
+		if (late && late->n_columns < comm->n_columns)
+			verdict_comm__free_late(comm, sight);
+	}
+}
+
 static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late_sight sight)
 {
 	uint32_t n = comm->room;
@@ -145,10 +155,6 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight si
 {
 	struct late *late = comm->late[sight];
 
-	if (late && late->n_columns < comm->n_columns) {
-		verdict_comm__free_late(comm, sight);
-		late = NULL;
-	}
 	if (!late)
 		late = verdict_comm__make_late(comm, sight);
 	if (!late)

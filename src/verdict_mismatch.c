@@ -65,7 +65,7 @@ static void disagreement__begin(struct disagreement *d, const struct verdict_com
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint32_t column = comm->members[i].column;
-		uint64_t arrival = *track__arrival(track, entry, column);
+		uint64_t arrival = track__arrived(track, entry, column);
 
 		if (arrival && !(arrival & ARRIVAL_AGAINST))
 			rank_set__add(&d->with, column);
@@ -121,7 +121,7 @@ void entry__count_mismatch(struct verdict_comm *comm, enum nccl_operation operat
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint64_t arrival =
-			*track__arrival(comm->tracks[operation], entry, comm->members[i].column);
+			track__arrived(comm->tracks[operation], entry, comm->members[i].column);
 		bool is_against = arrival & ARRIVAL_AGAINST;
 
 		if (!arrival)

@@ -74,6 +74,23 @@ bool verdict_comm__is_sure(const struct verdict_comm *comm, enum nccl_operation 
 	return comm->lost_ns || !(comm->unsure >> operation & 1);
 }
 
+/*
+ * A GPU is done with a number that its ranks can be done with only together: who seems not to have
+ * called it was in it without our seeing it (by a CUDA graph captured before we came).
+ */
+static bool verdict_comm__is_past(const struct verdict_comm *comm, enum nccl_operation operation,
+				  uint64_t number)
+{
+	if (operation != NCCL_OP_AllReduce && operation != NCCL_OP_AllGather &&
+	    operation != NCCL_OP_ReduceScatter)
+		return false;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (comm->members[i].done[operation] >= number)
+			return true;
+	}
+	return false;
+}
+
 static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 {
 	struct numbers n = {};
@@ -82,7 +99,8 @@ static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 		struct range range = verdict_comm__range(comm, op);
 
 		n.ranges[op] = range;
-		if (!verdict_comm__is_sure(comm, op))
+		if (!verdict_comm__is_sure(comm, op) ||
+		    verdict_comm__is_past(comm, op, range.least + 1))
 			continue;
 		n.is_known[op] = range.n_known == comm->n_living;
 		n.is_uneven[op] = range.n_known > 1 && range.least < range.most;
@@ -222,18 +240,6 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 			return false;
 	}
 	return true;
-}
-
-static void rank_set__subtract(struct rank_set *set, const struct rank_set *other)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
-		set->bits[i] &= ~other->bits[i];
-}
-
-static void rank_set__unite(struct rank_set *set, const struct rank_set *other)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
-		set->bits[i] |= other->bits[i];
 }
 
 /* Who waits for a message is no culprit of a collective, and the other way round. */

@@ -28,7 +28,7 @@ void member__log(struct verdict_comm *comm, uint32_t index, const struct verdict
 	m->is_gap = false;
 	/* calls follow so fast that the log would lose some; those told of in order need no delay
 	 */
-	if (n - m->n_linked >= LOG_CALLS - 1 && !m->is_disordered)
+	while (n - m->n_linked >= LOG_CALLS - 2 && !m->is_disordered)
 		verdict_comm__link_next(comm, m);
 	if (oldest < m->n_linked)
 		oldest = m->n_linked;
@@ -106,6 +106,19 @@ static void verdict_comm__note_order(struct verdict_comm *comm, const struct ste
 	};
 }
 
+/* Its log is past that call: it was compared with the first to go on from there, and agreed. */
+static bool verdict_comm__has_agreed(const struct verdict_comm *comm, struct member *m,
+				     const struct step *before)
+{
+	const struct entry *entry =
+		before ? verdict_comm__entry(comm, before->operation, before->sequence) : NULL;
+	uint64_t arrival =
+		entry ? track__arrived(comm->tracks[before->operation], entry, m->column) : 0;
+
+	return arrival && m->n_linked &&
+	       member__step(m, m->n_linked - 1)->time_ns > ARRIVAL_TIME(arrival);
+}
+
 /* Who called the one, and who the other; the majority's call is the one that is named. */
 static void verdict_comm__take_sides(struct verdict_comm *comm, const struct step *before)
 {
@@ -116,7 +129,8 @@ static void verdict_comm__take_sides(struct verdict_comm *comm, const struct ste
 		struct member *m = &comm->members[i];
 		const struct step *next = member__after(m, before);
 
-		if (next && step__is(next, d->operation, d->sequence))
+		if (next ? step__is(next, d->operation, d->sequence)
+			 : !m->has_left && verdict_comm__has_agreed(comm, m, before))
 			rank_set__add(&d->with, m->column);
 		else if (next)
 			rank_set__add(&d->against, m->column);
@@ -198,6 +212,13 @@ void verdict_comm__link(struct verdict_comm *comm, uint64_t now_ns)
 	}
 }
 
+static bool verdict_rank__stands_at(const struct verdict_rank *rank,
+				    const struct verdict_rank *other)
+{
+	return rank->last_operation == other->last_operation &&
+	       rank->last_sequence == other->last_sequence;
+}
+
 void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t b, uint64_t now_ns)
 {
 	const struct verdict_rank *one = &comm->ranks[a], *other = &comm->ranks[b];
@@ -218,6 +239,14 @@ void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t
 		.last_ns = now_ns,
 		.n = 1,
 	};
-	rank_set__add(&d->with, comm->members[a].column);
-	rank_set__add(&d->against, comm->members[b].column);
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct verdict_rank *rank = &comm->ranks[i];
+
+		if (comm->members[i].has_left)
+			continue;
+		if (verdict_rank__stands_at(rank, one))
+			rank_set__add(&d->with, comm->members[i].column);
+		else if (verdict_rank__stands_at(rank, other))
+			rank_set__add(&d->against, comm->members[i].column);
+	}
 }

@@ -14,6 +14,7 @@
  * verdict_end.c       who is gone while others wait; errors
  * verdict_gpu.c       whose GPU does not start or does not get done
  * verdict_late.c      who comes last again and again: what is gathered
+ * verdict_slices.c    what that says of one rank
  * verdict_straggler.c what follows from that
  * verdict_waited.c    whether the others wait for the late one; chance
  * verdict_timed.c     the same by GPU times; transfers slower than they were
@@ -107,6 +108,18 @@ static inline uint32_t rank_set__count(const struct rank_set *set)
 	return n;
 }
 
+static inline void rank_set__subtract(struct rank_set *set, const struct rank_set *other)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
+		set->bits[i] &= ~other->bits[i];
+}
+
+static inline void rank_set__unite(struct rank_set *set, const struct rank_set *other)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
+		set->bits[i] |= other->bits[i];
+}
+
 /* A numbered call. */
 struct step {
 	uint64_t sequence, time_ns;
@@ -138,7 +151,8 @@ struct member {
 	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
 	uint64_t numbered_ns[NCCL_OP_MAX]; /* when it was last told, changed or not */
 	uint64_t called[NCCL_OP_MAX];	   /* number of the last call told of */
-	uint64_t behind[N_COLLECTIVES];	   /* the number at which it was seen behind others, */
+	uint64_t done[N_COLLECTIVES];	/* greatest number that its GPU is known to be done with */
+	uint64_t behind[N_COLLECTIVES]; /* the number at which it was seen behind others, */
 	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */

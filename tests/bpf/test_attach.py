@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import nbt
 from loader import Agent, Loader, METHODS, calls, expect_calls, is_known, wait_known
 
 SIM = nbt.BUILD / "sim"
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 
 
 def copy(source, target):
@@ -292,12 +294,18 @@ def test_becomes_another_nccl_program():
     agent.until(only_the_new, "8 calls on the one communicator that there is")
 
 
-def test_number_of_a_dead_process_used_again():
-    """A new process under an old number: its calls are its own. Known limit: those made before the
-    tracer has seen the old one's end, some milliseconds, are taken for the old one's."""
-    last_pid = Path("/proc/sys/kernel/ns_last_pid")
-    if not last_pid.exists():
-        nbt.skip("the kernel has no ns_last_pid (CONFIG_CHECKPOINT_RESTORE)")
+def loader_with_number(pid):
+    """A process under that number, which is free; skips when others take it each time."""
+    for _ in range(200):
+        LAST_PID.write_text(str(pid - 1))
+        candidate = Loader(None)
+        if candidate.pid == pid:
+            return candidate
+        candidate.stop()
+    return nbt.skip("others took the number each time")
+
+
+def use_number_again(held_up):
     keeper = Loader()  # the file keeps its probes
     agent = Agent(interval=2)
     wait_known(agent, keeper.pid)
@@ -306,27 +314,34 @@ def test_number_of_a_dead_process_used_again():
     first.do("comm")
     first.do("call 5")
     expect_calls(agent, {first.pid: 5})
+    if held_up:
+        agent.process.send_signal(signal.SIGSTOP)
     first.stop()
-    second = None
-    for _ in range(200):
-        last_pid.write_text(str(first.pid - 1))
-        candidate = Loader(None)
-        if candidate.pid == first.pid:
-            second = candidate
-            break
-        candidate.stop()
-    if not second:
-        nbt.skip("others took the number each time")
-    time.sleep(0.5)
+    second = loader_with_number(first.pid)
     second.do(f"load {loader.LIBRARY}")
     second.do("comm")
     second.do("call 7")
+    if held_up:
+        agent.process.send_signal(signal.SIGCONT)
 
     def only_the_second(series):
         info = series.get("nccl_communicator_info", pid=str(second.pid))
         return len(info) == 1 and calls(series, second.pid) == 7 and is_known(series, second.pid)
 
     agent.until(only_the_second, "7 calls of the second", 45)
+    series = agent.fresh(2)
+    assert only_the_second(series), series.get("nccl_operations_total", pid=str(second.pid))
+    second.do("call 1")
+    agent.until(lambda s: calls(s, second.pid) == 8, "one more")
+
+
+def test_number_of_a_dead_process_used_again():
+    """A new process under an old number: its calls are its own, from the first; also where the
+    tracer hears of the old one's end, and of the new one's calls, much later."""
+    if not LAST_PID.exists():
+        nbt.skip("the kernel has no ns_last_pid (CONFIG_CHECKPOINT_RESTORE)")
+    for held_up in (False, True):
+        use_number_again(held_up)
 
 
 def test_eight_processes_within_a_second():

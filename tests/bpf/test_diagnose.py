@@ -89,6 +89,34 @@ def test_a_hang_from_before():
     assert comm["ranks"][0]["waiting"] and comm["ranks"][0]["process"] is None
 
 
+def test_a_rank_that_was_gone_before():
+    """Its peers wait for it, and nothing of it is left but its number: no idleness."""
+    sim = job("loop 10 { allreduce world 1000 fp32 }; @2 kill; allreduce world 1000 fp32")
+    nbt.wait_for(lambda: not os.path.exists(f"/proc/{sim.pids[2]}/maps") or
+                 state_of(sim.pids[2]) == "Z", "rank 2 to end", 60)
+    alive = [pid for pid in sim.pids if pid != sim.pids[2]]
+    status, comm = Diagnose(alive, "--duration", 13).comm()
+    assert (status, comm["state"]) == (1, "unknown"), comm
+    assert "rank 2 of this node was never seen" in comm["why"], comm
+
+
+def test_a_job_that_ends_by_aborting():
+    sim = job("loop 40 { rate 20; allreduce world 1000 fp32 }; abort world; wait", go=False)
+    watch = Diagnose(sim.pids)
+    watch.begun()
+    sim.go()
+    status, comm = watch.comm()
+    assert status == 0 and not comm["culprit_ranks"], comm
+
+
+def test_no_communicator():
+    sim = nbt.Sim("allreduce null 1 fp32; wait", ranks=2, hold=False)
+    sim.go()
+    status, said = Diagnose(sim.pids, "--duration", 2, as_json=False).end()
+    assert status == 0 and "2 NCCL processes, 0 communicators" in said, said
+    assert "No process has a communicator" in said, said
+
+
 def test_a_hang_in_the_watch():
     sim = job("loop 40 { rate 20; allreduce world 1000 fp32 }; @0 wait; allreduce world 1000 fp32",
               go=False)

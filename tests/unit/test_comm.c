@@ -294,6 +294,22 @@ TEST(a_process_that_ends_takes_its_communicators)
 	comms__free(comms);
 }
 
+TEST(what_is_younger_than_the_end_is_another_s)
+{
+	struct comms *comms = new_comms();
+	struct comm *old = count_one(comms, ADDR, HASH, 5, NCCL_FN_AllReduce, 3, 200);
+	struct comm *young = count_one(comms, ADDR + 4096, HASH + 1, 5, NCCL_FN_AllReduce, 1, 301);
+
+	comms__process_gone(comms, PID, 300);
+	CHECK_INT(old->dead_ns, 300);
+	CHECK_INT(young->dead_ns, 0);
+	young = count_one(comms, ADDR, HASH + 2, 5, NCCL_FN_AllReduce, 1, 302);
+	CHECK_INT(young->dead_ns, 0);
+	CHECK_INT(old->dead_ns, 300);
+	CHECK_INT(old->ending, COMM_DIED);
+	comms__free(comms);
+}
+
 TEST(creations_are_bounded)
 {
 	struct comms *comms = new_comms();

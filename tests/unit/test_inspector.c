@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 
+#include "../../src/nccl_api.c"
 #include "../../src/metrics.c"
 #include "../../src/prom.c"
 #include "../../src/utf8.c"

@@ -536,8 +536,9 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 	case FAULT_STRAGGLER:
 	case FAULT_GPU_STRAGGLER:
 		/* a host that falls behind by many steps is waited for, too */
-		return (v->state == VERDICT_STRAGGLER || v->state == VERDICT_WAITING) && is_own &&
-		       verdict_names_only(v, m);
+		return (v->state == VERDICT_STRAGGLER && is_own && verdict_names_only(v, m)) ||
+		       (v->state == VERDICT_WAITING &&
+			(verdict_is_chained(v) || (is_own && verdict_names_only(v, m))));
 	default:
 		return v->state == VERDICT_MISMATCH && scenario_names_culprit(s, v, g);
 	}

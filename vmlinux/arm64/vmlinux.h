@@ -48,9 +48,18 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live; /* threads */
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
+	struct signal_struct *signal;
 };
 
 struct seq_file;
