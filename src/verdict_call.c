@@ -36,6 +36,9 @@ void verdict_comm__active(struct verdict_comm *comm, struct member *member, uint
 	if (comm->active_ns && time_ns > comm->active_ns + NSEC_PER_SEC)
 		habit__add(&comm->pauses, time_ns - comm->active_ns, time_ns);
 	comm->active_ns = later(comm->active_ns, time_ns);
+	if (member->active_ns && time_ns > member->active_ns + NSEC_PER_SEC)
+		member->gaps_ns[member->n_gaps++ % ARRAY_SIZE(member->gaps_ns)] =
+			time_ns - member->active_ns;
 	member->active_ns = later(member->active_ns, time_ns);
 	member->told_ns = later(member->told_ns, time_ns);
 }

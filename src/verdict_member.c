@@ -169,17 +169,6 @@ static void member__init(struct member *member, uint32_t column, bool whole, uin
 	}
 }
 
-/* What is gathered by columns and has none for the newest begins anew. */
-static void verdict_comm__drop_narrow(struct verdict_comm *comm)
-{
-	for (int sight = 0; sight < LATE_SIGHTS; sight++) {
-		if (comm->late[sight] && comm->late[sight]->n_columns < comm->n_columns)
-			verdict_comm__free_late(comm, sight);
-	}
-	if (comm->timed && comm->timed->n_columns < comm->n_columns)
-		verdict_comm__free_timed(comm);
-}
-
 int verdict_comm__insert(struct verdict_comm *comm, const struct verdict_member *member, bool whole,
 			 uint64_t now_ns)
 {
@@ -205,6 +194,5 @@ int verdict_comm__insert(struct verdict_comm *comm, const struct verdict_member 
 	verdict_comm__fit_late(comm);
 	comm->n_members++;
 	comm->owner->n_members++;
-	verdict_comm__drop_narrow(comm);
 	return 0;
 }

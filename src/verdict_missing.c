@@ -10,10 +10,12 @@
 uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct habit *habit,
 				 uint64_t least_ns, uint64_t now_ns)
 {
-	/* while little is known, once is a habit */
-	uint32_t n = comm->n_compared < 10 ? 1 : 3;
+	uint64_t usual_ns = habit ? 2 * habit__nth(habit, 3, now_ns) : 0;
 
-	return habit ? later(2 * habit__nth(habit, n, now_ns), least_ns) : least_ns;
+	/* while little is known, once may be a habit */
+	if (habit && !usual_ns && comm->n_compared < 10)
+		usual_ns = habit__nth(habit, 1, now_ns) * 5 / 4;
+	return later(usual_ns, least_ns);
 }
 
 enum verdict_state verdict_comm__waits_or_stuck(const struct verdict_comm *comm, uint64_t since_ns,
@@ -167,6 +169,26 @@ static uint64_t member__still_since(const struct member *m)
 	return still_ns;
 }
 
+/*
+ * It is behind, but its pace is slow, and its next call not overdue: hosts that run ahead of their
+ * GPUs are apart for no fault. After eight seconds that is no excuse.
+ */
+static bool member__has_time(const struct member *m, uint64_t wanted_ns, uint64_t now_ns)
+{
+	uint64_t most_ns = 0, usual_ns = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(m->gaps_ns); i++) {
+		if (m->gaps_ns[i] > most_ns) {
+			usual_ns = most_ns;
+			most_ns = m->gaps_ns[i];
+		} else {
+			usual_ns = later(usual_ns, m->gaps_ns[i]);
+		}
+	}
+	return since(now_ns, m->active_ns) < usual_ns + usual_ns / 4 &&
+	       since(now_ns, wanted_ns) < 8 * NSEC_PER_SEC;
+}
+
 /* Which of the calls that a culprit owes was wanted first. */
 static void verdict_comm__first_wanted(struct verdict_comm *comm, const struct numbers *n,
 				       uint32_t index, struct finding *f)
@@ -236,6 +258,7 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 		if (!rank_set__has(&f->culprits, i))
 			continue;
 		if (since(now_ns, member__still_since(&comm->members[i])) < threshold_ns ||
+		    member__has_time(&comm->members[i], f->since_ns, now_ns) ||
 		    verdict_comm__crosses(comm, &n, i, threshold_ns, now_ns))
 			return false;
 	}

@@ -84,8 +84,21 @@ static const struct step *member__after(struct member *m, const struct step *bef
 /* Where an operation too many shifts the numbers, arguments differ too: as a consequence. */
 static bool disagreement__is_cause(const struct disagreement *d, uint64_t time_ns)
 {
-	return d->is_there &&
+	return d->is_there && !d->is_crossing &&
 	       (d->kind == VERDICT_MISMATCH_OPERATION || time_ns > d->since_ns + NSEC_PER_SEC);
+}
+
+/* One more goes on from where others went apart: it takes a side. */
+static void disagreement__take(struct disagreement *d, const struct member *m,
+			       const struct step *before, const struct step *step)
+{
+	if (!d->is_there || d->kind != VERDICT_MISMATCH_OPERATION || !before ||
+	    !step__is(before, d->after, d->after_sequence))
+		return;
+	rank_set__drop(&d->with, m->column);
+	rank_set__drop(&d->against, m->column);
+	rank_set__add(step__is(step, d->operation, d->sequence) ? &d->with : &d->against,
+		      m->column);
 }
 
 static void verdict_comm__note_order(struct verdict_comm *comm, const struct step *before,
@@ -154,13 +167,14 @@ static void verdict_comm__take_sides(struct verdict_comm *comm, const struct ste
 	}
 }
 
-static void verdict_comm__link_step(struct verdict_comm *comm, const struct step *before,
-				    const struct step *step)
+static void verdict_comm__link_step(struct verdict_comm *comm, const struct member *m,
+				    const struct step *before, const struct step *step)
 {
 	enum nccl_operation *operation;
 	uint64_t *sequence;
 	struct step one;
 
+	disagreement__take(&comm->mismatch, m, before, step);
 	verdict_comm__successor(comm, before, &operation, &sequence);
 	if (!sequence)
 		return;
@@ -188,7 +202,7 @@ static void verdict_comm__link_next(struct verdict_comm *comm, struct member *m)
 	const struct step *step = member__step(m, n);
 
 	if (!step->is_first && (!n || n > oldest))
-		verdict_comm__link_step(comm, n ? member__step(m, n - 1) : NULL, step);
+		verdict_comm__link_step(comm, m, n ? member__step(m, n - 1) : NULL, step);
 }
 
 static void verdict_comm__link_member(struct verdict_comm *comm, struct member *m, uint64_t now_ns)
@@ -229,6 +243,7 @@ void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t
 		return;
 	*d = (struct disagreement){
 		.is_there = true,
+		.is_crossing = true,
 		.kind = VERDICT_MISMATCH_OPERATION,
 		.operation = one->last_operation,
 		.sequence = one->last_sequence,

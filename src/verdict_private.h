@@ -143,8 +143,10 @@ struct member {
 	bool is_blamed; /* that its end left others waiting was confirmed */
 	enum verdict_end how;
 	uint64_t left_ns;
-	uint64_t active_ns;		   /* it last called or moved; 0: never seen */
-	uint64_t excused_ns;		   /* it last waited in another communicator */
+	uint64_t active_ns;  /* it last called or moved; 0: never seen */
+	uint64_t excused_ns; /* it last waited in another communicator */
+	uint64_t gaps_ns[4]; /* the last between its calls, of a second and more */
+	uint32_t n_gaps;
 	uint64_t acquitted_ns;		   /* it was last late for what happens in another one */
 	uint64_t told_ns;		   /* anything at all was last told of it */
 	uint64_t reached[NCCL_OP_MAX];	   /* VERDICT_NO_SEQUENCE: not known */
@@ -210,6 +212,7 @@ struct finding {
 /* The disagreement that is remembered. */
 struct disagreement {
 	bool is_there;
+	bool is_crossing; /* known only by where ranks stand, not by what they called before */
 	enum verdict_mismatch kind;
 	enum nccl_operation operation, other_operation; /* the other: another order only */
 	uint64_t sequence, other_sequence;

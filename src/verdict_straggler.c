@@ -6,7 +6,6 @@
 #include "verdict_private.h"
 
 #define MIN_STREAK_NS (4500 * NSEC_PER_MSEC)
-#define LONG_NS	      (120 * NSEC_PER_SEC)
 
 /* The numbers since then, newest first. */
 static struct points window__points(const struct window *w, const struct rank_set *blamed,
@@ -23,28 +22,6 @@ static struct points window__points(const struct window *w, const struct rank_se
 			break;
 	}
 	return p;
-}
-
-/*
- * Noise may hide whether others wait; then how the lateness varies from slice to slice tells. Of a
- * random walk that is buried in noise only time tells: it does not keep to one side.
- */
-static enum waited window__is_waited_for(const struct window *w, const struct rank_set *blamed,
-					 uint32_t column, uint32_t streak)
-{
-	struct points p = window__points(w, blamed, window__start_ns(w, streak - 1));
-	enum waited waited = points__waited(&p);
-	double lateness_us[MAX_SLICES], ratio;
-
-	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
-		return waited;
-	window__lateness(w, column, streak, lateness_us);
-	ratio = doubles__von_neumann(lateness_us, streak);
-	if (ratio < 0.5)
-		return WAITED_NO;
-	if (waited == WAITED_MAYBE)
-		return ratio >= (streak < 28 ? 1.4 : 1.2) ? WAITED_YES : WAITED_UNKNOWN;
-	return streak == MAX_SLICES && ratio >= 1.4 ? WAITED_YES : WAITED_UNKNOWN;
 }
 
 /* It was late just now, and not only some time ago. */
@@ -80,23 +57,26 @@ static bool window__is_candidate(const struct window *w, uint32_t column)
 	       window__is_significant(w, column, &waste);
 }
 
-/* The others wait for the last of those blamed, of whom this one is new. */
+/*
+ * The others wait for the last of those blamed, of whom this one is new? Noise may hide whether
+ * others wait; then how the lateness varies from slice to slice tells. Of a random walk that is
+ * buried in noise only time tells: it does not keep to one side.
+ */
 static bool window__is_proven(const struct window *w, const struct rank_set *blamed,
 			      uint32_t column)
 {
 	uint32_t streak = window__streak(w, column);
+	struct points p = window__points(w, blamed, window__start_ns(w, streak - 1));
+	enum waited waited = points__waited(&p);
+	double lateness_us[MAX_SLICES], ratio;
 
-	switch (window__is_waited_for(w, blamed, column, streak)) {
-	case WAITED_YES:
-		return true;
-	case WAITED_NO:
-		return false;
-	default:
-		return streak == MAX_SLICES &&
-		       since(late__last_slice(w->late)->end_ns, window__start_ns(w, streak - 1)) >=
-			       LONG_NS &&
-		       window__count(w, column, streak, 100) * 20 >= streak * 19;
-	}
+	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
+		return waited == WAITED_YES;
+	window__lateness(w, column, streak, lateness_us);
+	ratio = doubles__von_neumann(lateness_us, streak);
+	if (waited == WAITED_MAYBE)
+		return ratio >= (streak < 28 ? 1.4 : 1.2);
+	return streak == MAX_SLICES && ratio >= 1.4;
 }
 
 /* A slice is to hold a step. Only where somebody is late is it worth looking. */

@@ -267,7 +267,7 @@ static enum waited slope__judge(const struct slope *slope)
 
 	if (!slope->is_known)
 		return WAITED_UNKNOWN;
-	if (low >= 0.6 && slope->value >= 0.75 && low <= 1.3)
+	if (low >= 0.6 && slope->value >= 0.75 && low <= 1.3 && slope->error <= 0.35)
 		return WAITED_YES;
 	if (high <= 0.9)
 		return WAITED_NO;
