@@ -157,7 +157,8 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight si
 {
 	struct late *late = comm->late[sight];
 
-	if (!late)
+	/* as long as nobody is late, there is nothing to gather; that GPUs are not refutes hosts */
+	if (!late && (sight == LATE_ON_GPU || meeting->last_ns - meeting->first_ns >= LATE_NS))
 		late = verdict_comm__make_late(comm, sight);
 	if (!late)
 		return;
