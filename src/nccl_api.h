@@ -107,8 +107,7 @@ const char *nccl_operation__name(enum nccl_operation operation);
 /* Where NCCL counts it: index in ncclComm.seqNumber[], or NCCL_NO_SEQUENCE. */
 int nccl_operation__sequence(enum nccl_operation operation);
 
-/* Are its bytes, in the sense of nccl-tests' size column, count x size x ranks? Else count x size.
- */
+/* Is its size in nccl-tests' sense count x size of the type x ranks, not without the ranks? */
 bool nccl_operation__times_ranks(enum nccl_operation operation);
 
 /* The row of an exported symbol ("ncclAllReduce"; "pnccl..." is the same function), or NULL. */

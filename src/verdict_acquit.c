@@ -102,7 +102,7 @@ static void suspects__gather(struct suspect **suspects, const struct verdict_com
 	}
 }
 
-/* Somebody of `shared` other than that process is late in a communicator other than `comm`. */
+/* Somebody of `shared` other than that process is late in a third communicator, or in several. */
 static bool verdict_comm__has_other_suspect(const struct verdict_comm *shared,
 					    const struct verdict_comm *comm, uint32_t tgid,
 					    struct suspect *suspects)
@@ -112,7 +112,8 @@ static bool verdict_comm__has_other_suspect(const struct verdict_comm *shared,
 		struct suspect *suspect;
 
 		HASH_FIND(hh, suspects, &other, sizeof(other), suspect);
-		if (suspect && other != tgid && (suspect->n > 1 || suspect->comm != comm))
+		if (suspect && other != tgid &&
+		    (suspect->n > 1 || (suspect->comm != comm && suspect->comm != shared)))
 			return true;
 	}
 	return false;

@@ -156,7 +156,7 @@ static bool verdict_comm__all_came(const struct verdict_comm *comm, const struct
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++)
 		n += !comm->members[i].has_left &&
-		     *track__arrival(track, entry, comm->members[i].column);
+		     track__arrived(track, entry, comm->members[i].column);
 	return n == comm->n_living;
 }
 
@@ -199,14 +199,14 @@ static void verdict_comm__complete(struct verdict_comm *comm, enum nccl_operatio
 	meeting.weight = meeting.is_waited = 1;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		struct verdict_rank *rank = &comm->ranks[i];
-		uint64_t lateness_ns, *arrival;
+		uint64_t lateness_ns;
 		bool is_last;
 
 		meeting.times_ns[i] = 0;
 		if (comm->members[i].has_left)
 			continue;
-		arrival = track__arrival(track, entry, comm->members[i].column);
-		meeting.times_ns[i] = ARRIVAL_TIME(*arrival);
+		meeting.times_ns[i] =
+			ARRIVAL_TIME(track__arrived(track, entry, comm->members[i].column));
 		lateness_ns = meeting.times_ns[i] - entry->first_ns;
 		is_last = lateness_ns > LATE_NS && lateness_ns == most_ns;
 		rank->lateness_total_ns[op] += lateness_ns;

@@ -36,12 +36,15 @@ void verdict_comm__active(struct verdict_comm *comm, struct member *member, uint
 	if (comm->active_ns && time_ns > comm->active_ns + NSEC_PER_SEC)
 		habit__add(&comm->pauses, time_ns - comm->active_ns, time_ns);
 	comm->active_ns = later(comm->active_ns, time_ns);
+	if (member->active_ns && time_ns > member->active_ns + NSEC_PER_SEC)
+		member->gaps_ns[member->n_gaps++ % ARRAY_SIZE(member->gaps_ns)] =
+			time_ns - member->active_ns;
 	member->active_ns = later(member->active_ns, time_ns);
 	member->told_ns = later(member->told_ns, time_ns);
 }
 
-static void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
-			  uint64_t time_ns)
+void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
+		   uint64_t time_ns)
 {
 	member->numbered_ns[op] = later(member->numbered_ns[op], time_ns);
 	if (member->reached[op] != VERDICT_NO_SEQUENCE && member->reached[op] >= sequence)

@@ -36,6 +36,10 @@ void verdicts__gpu(struct verdicts *verdicts, const struct verdict_member *membe
 	}
 	if (gpu->n_in_flight && gpu->started && !m->gpu_started_ns)
 		m->gpu_started_ns = now_ns;
+	/* what is launched was called, told of or not */
+	if (gpu->n_in_flight && gpu->operation < N_COLLECTIVES &&
+	    gpu->sequence != VERDICT_NO_SEQUENCE)
+		member__reach(m, gpu->operation, gpu->sequence, gpu->launch_ns);
 	comm->ranks[i].gpu = *gpu;
 	comm->ranks[i].gpu_told_ns = now_ns;
 }

@@ -210,10 +210,28 @@ static bool verdict_comm__is_unclear(const struct verdict_comm *comm, uint64_t n
 	return false;
 }
 
+/* A job's plugin that tells of the future does not look alive for longer by that. */
+static void verdict_comm__clamp(struct verdict_comm *comm, uint64_t now_ns)
+{
+	if (comm->active_ns > now_ns)
+		comm->active_ns = now_ns;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		struct member *m = &comm->members[i];
+
+		if (m->active_ns > now_ns)
+			m->active_ns = now_ns;
+		for (int op = 0; op < NCCL_OP_MAX && m->active_ns == now_ns; op++) {
+			if (m->reached_ns[op] > now_ns)
+				m->reached_ns[op] = now_ns;
+		}
+	}
+}
+
 static void verdict_comm__judge(struct verdict_comm *comm, uint64_t now_ns)
 {
 	struct finding f;
 
+	verdict_comm__clamp(comm, now_ns);
 	verdict_comm__link(comm, now_ns);
 	if (comm->lost_ns && verdict_comm__sees_again(comm))
 		comm->lost_ns = 0;

@@ -39,6 +39,8 @@ void verdict_comm__fit_late(struct verdict_comm *comm)
 		if (late && late->n_columns < comm->n_columns)
 			verdict_comm__free_late(comm, sight);
 	}
+	if (comm->timed && comm->timed->n_columns < comm->n_columns)
+		verdict_comm__free_timed(comm);
 }
 
 static struct late *verdict_comm__make_late(struct verdict_comm *comm, enum late_sight sight)

@@ -65,17 +65,24 @@ static void disagreement__begin(struct disagreement *d, const struct verdict_com
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint32_t column = comm->members[i].column;
-		uint64_t arrival = *track__arrival(track, entry, column);
+		uint64_t arrival = track__arrived(track, entry, column);
 
 		if (arrival && !(arrival & ARRIVAL_AGAINST))
 			rank_set__add(&d->with, column);
 	}
 }
 
+/* About arguments, at the number of that call. */
+static bool disagreement__is_at(const struct disagreement *d, const struct verdict_call *call)
+{
+	return d->kind != VERDICT_MISMATCH_OPERATION && d->operation == call->operation &&
+	       d->sequence == call->sequence;
+}
+
 static void disagreement__agreed(struct disagreement *d, const struct entry *entry,
 				 const struct verdict_call *call, uint32_t column)
 {
-	if (d->operation == call->operation && d->sequence == call->sequence)
+	if (disagreement__is_at(d, call))
 		rank_set__add(&d->with, column);
 	else if (entry->n_came > 1 && !entry->n_against)
 		d->agreed_ns = call->time_ns;
@@ -106,7 +113,7 @@ bool entry__compare(struct verdict_comm *comm, struct entry *entry, const struct
 		rank_set__drop(&d.with, column); /* its arrival is not marked yet */
 		*known = d;
 	}
-	if (known->operation == call->operation && known->sequence == call->sequence)
+	if (disagreement__is_at(known, call))
 		rank_set__add(&known->against, column);
 	known->last_ns = later(known->last_ns, call->time_ns);
 	known->n += !entry->n_against++;
@@ -121,7 +128,7 @@ void entry__count_mismatch(struct verdict_comm *comm, enum nccl_operation operat
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint64_t arrival =
-			*track__arrival(comm->tracks[operation], entry, comm->members[i].column);
+			track__arrived(comm->tracks[operation], entry, comm->members[i].column);
 		bool is_against = arrival & ARRIVAL_AGAINST;
 
 		if (!arrival)

@@ -10,10 +10,12 @@
 uint64_t verdict_comm__threshold(const struct verdict_comm *comm, const struct habit *habit,
 				 uint64_t least_ns, uint64_t now_ns)
 {
-	/* while little is known, once is a habit */
-	uint32_t n = comm->n_compared < 10 ? 1 : 3;
+	uint64_t usual_ns = habit ? 2 * habit__nth(habit, 3, now_ns) : 0;
 
-	return habit ? later(2 * habit__nth(habit, n, now_ns), least_ns) : least_ns;
+	/* while little is known, once may be a habit */
+	if (habit && !usual_ns && comm->n_compared < 10)
+		usual_ns = habit__nth(habit, 1, now_ns) * 5 / 4;
+	return later(usual_ns, least_ns);
 }
 
 enum verdict_state verdict_comm__waits_or_stuck(const struct verdict_comm *comm, uint64_t since_ns,
@@ -74,6 +76,23 @@ bool verdict_comm__is_sure(const struct verdict_comm *comm, enum nccl_operation 
 	return comm->lost_ns || !(comm->unsure >> operation & 1);
 }
 
+/*
+ * A GPU is done with a number that its ranks can be done with only together: who seems not to have
+ * called it was in it without our seeing it (by a CUDA graph captured before we came).
+ */
+static bool verdict_comm__is_past(const struct verdict_comm *comm, enum nccl_operation operation,
+				  uint64_t number)
+{
+	if (operation != NCCL_OP_AllReduce && operation != NCCL_OP_AllGather &&
+	    operation != NCCL_OP_ReduceScatter)
+		return false;
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		if (comm->members[i].done[operation] >= number)
+			return true;
+	}
+	return false;
+}
+
 static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 {
 	struct numbers n = {};
@@ -82,7 +101,8 @@ static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 		struct range range = verdict_comm__range(comm, op);
 
 		n.ranges[op] = range;
-		if (!verdict_comm__is_sure(comm, op))
+		if (!verdict_comm__is_sure(comm, op) ||
+		    verdict_comm__is_past(comm, op, range.least + 1))
 			continue;
 		n.is_known[op] = range.n_known == comm->n_living;
 		n.is_uneven[op] = range.n_known > 1 && range.least < range.most;
@@ -147,6 +167,26 @@ static uint64_t member__still_since(const struct member *m)
 			still_ns = later(still_ns, m->reached_ns[op]);
 	}
 	return still_ns;
+}
+
+/*
+ * It is behind, but its pace is slow, and its next call not overdue: hosts that run ahead of their
+ * GPUs are apart for no fault. After eight seconds that is no excuse.
+ */
+static bool member__has_time(const struct member *m, uint64_t wanted_ns, uint64_t now_ns)
+{
+	uint64_t most_ns = 0, usual_ns = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(m->gaps_ns); i++) {
+		if (m->gaps_ns[i] > most_ns) {
+			usual_ns = most_ns;
+			most_ns = m->gaps_ns[i];
+		} else {
+			usual_ns = later(usual_ns, m->gaps_ns[i]);
+		}
+	}
+	return since(now_ns, m->active_ns) < usual_ns + usual_ns / 4 &&
+	       since(now_ns, wanted_ns) < 8 * NSEC_PER_SEC;
 }
 
 /* Which of the calls that a culprit owes was wanted first. */
@@ -218,22 +258,11 @@ static bool verdict_comm__find_uncalled(struct verdict_comm *comm, uint64_t now_
 		if (!rank_set__has(&f->culprits, i))
 			continue;
 		if (since(now_ns, member__still_since(&comm->members[i])) < threshold_ns ||
+		    member__has_time(&comm->members[i], f->since_ns, now_ns) ||
 		    verdict_comm__crosses(comm, &n, i, threshold_ns, now_ns))
 			return false;
 	}
 	return true;
-}
-
-static void rank_set__subtract(struct rank_set *set, const struct rank_set *other)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
-		set->bits[i] &= ~other->bits[i];
-}
-
-static void rank_set__unite(struct rank_set *set, const struct rank_set *other)
-{
-	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
-		set->bits[i] |= other->bits[i];
 }
 
 /* Who waits for a message is no culprit of a collective, and the other way round. */

@@ -28,7 +28,7 @@ void member__log(struct verdict_comm *comm, uint32_t index, const struct verdict
 	m->is_gap = false;
 	/* calls follow so fast that the log would lose some; those told of in order need no delay
 	 */
-	if (n - m->n_linked >= LOG_CALLS - 1 && !m->is_disordered)
+	while (n - m->n_linked >= LOG_CALLS - 2 && !m->is_disordered)
 		verdict_comm__link_next(comm, m);
 	if (oldest < m->n_linked)
 		oldest = m->n_linked;
@@ -84,8 +84,21 @@ static const struct step *member__after(struct member *m, const struct step *bef
 /* Where an operation too many shifts the numbers, arguments differ too: as a consequence. */
 static bool disagreement__is_cause(const struct disagreement *d, uint64_t time_ns)
 {
-	return d->is_there &&
+	return d->is_there && !d->is_crossing &&
 	       (d->kind == VERDICT_MISMATCH_OPERATION || time_ns > d->since_ns + NSEC_PER_SEC);
+}
+
+/* One more goes on from where others went apart: it takes a side. */
+static void disagreement__take(struct disagreement *d, const struct member *m,
+			       const struct step *before, const struct step *step)
+{
+	if (!d->is_there || d->kind != VERDICT_MISMATCH_OPERATION || !before ||
+	    !step__is(before, d->after, d->after_sequence))
+		return;
+	rank_set__drop(&d->with, m->column);
+	rank_set__drop(&d->against, m->column);
+	rank_set__add(step__is(step, d->operation, d->sequence) ? &d->with : &d->against,
+		      m->column);
 }
 
 static void verdict_comm__note_order(struct verdict_comm *comm, const struct step *before,
@@ -106,6 +119,19 @@ static void verdict_comm__note_order(struct verdict_comm *comm, const struct ste
 	};
 }
 
+/* Its log is past that call: it was compared with the first to go on from there, and agreed. */
+static bool verdict_comm__has_agreed(const struct verdict_comm *comm, struct member *m,
+				     const struct step *before)
+{
+	const struct entry *entry =
+		before ? verdict_comm__entry(comm, before->operation, before->sequence) : NULL;
+	uint64_t arrival =
+		entry ? track__arrived(comm->tracks[before->operation], entry, m->column) : 0;
+
+	return arrival && m->n_linked &&
+	       member__step(m, m->n_linked - 1)->time_ns > ARRIVAL_TIME(arrival);
+}
+
 /* Who called the one, and who the other; the majority's call is the one that is named. */
 static void verdict_comm__take_sides(struct verdict_comm *comm, const struct step *before)
 {
@@ -116,7 +142,8 @@ static void verdict_comm__take_sides(struct verdict_comm *comm, const struct ste
 		struct member *m = &comm->members[i];
 		const struct step *next = member__after(m, before);
 
-		if (next && step__is(next, d->operation, d->sequence))
+		if (next ? step__is(next, d->operation, d->sequence)
+			 : !m->has_left && verdict_comm__has_agreed(comm, m, before))
 			rank_set__add(&d->with, m->column);
 		else if (next)
 			rank_set__add(&d->against, m->column);
@@ -140,13 +167,14 @@ static void verdict_comm__take_sides(struct verdict_comm *comm, const struct ste
 	}
 }
 
-static void verdict_comm__link_step(struct verdict_comm *comm, const struct step *before,
-				    const struct step *step)
+static void verdict_comm__link_step(struct verdict_comm *comm, const struct member *m,
+				    const struct step *before, const struct step *step)
 {
 	enum nccl_operation *operation;
 	uint64_t *sequence;
 	struct step one;
 
+	disagreement__take(&comm->mismatch, m, before, step);
 	verdict_comm__successor(comm, before, &operation, &sequence);
 	if (!sequence)
 		return;
@@ -174,7 +202,7 @@ static void verdict_comm__link_next(struct verdict_comm *comm, struct member *m)
 	const struct step *step = member__step(m, n);
 
 	if (!step->is_first && (!n || n > oldest))
-		verdict_comm__link_step(comm, n ? member__step(m, n - 1) : NULL, step);
+		verdict_comm__link_step(comm, m, n ? member__step(m, n - 1) : NULL, step);
 }
 
 static void verdict_comm__link_member(struct verdict_comm *comm, struct member *m, uint64_t now_ns)
@@ -198,6 +226,13 @@ void verdict_comm__link(struct verdict_comm *comm, uint64_t now_ns)
 	}
 }
 
+static bool verdict_rank__stands_at(const struct verdict_rank *rank,
+				    const struct verdict_rank *other)
+{
+	return rank->last_operation == other->last_operation &&
+	       rank->last_sequence == other->last_sequence;
+}
+
 void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t b, uint64_t now_ns)
 {
 	const struct verdict_rank *one = &comm->ranks[a], *other = &comm->ranks[b];
@@ -208,6 +243,7 @@ void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t
 		return;
 	*d = (struct disagreement){
 		.is_there = true,
+		.is_crossing = true,
 		.kind = VERDICT_MISMATCH_OPERATION,
 		.operation = one->last_operation,
 		.sequence = one->last_sequence,
@@ -218,6 +254,14 @@ void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t
 		.last_ns = now_ns,
 		.n = 1,
 	};
-	rank_set__add(&d->with, comm->members[a].column);
-	rank_set__add(&d->against, comm->members[b].column);
+	for (uint32_t i = 0; i < comm->n_members; i++) {
+		const struct verdict_rank *rank = &comm->ranks[i];
+
+		if (comm->members[i].has_left)
+			continue;
+		if (verdict_rank__stands_at(rank, one))
+			rank_set__add(&d->with, comm->members[i].column);
+		else if (verdict_rank__stands_at(rank, other))
+			rank_set__add(&d->against, comm->members[i].column);
+	}
 }

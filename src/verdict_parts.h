@@ -28,6 +28,9 @@ struct verdict_comm *verdicts__member(struct verdicts *verdicts,
 void habit__add(struct habit *habit, uint64_t value_ns, uint64_t time_ns);
 /* The n-th largest (1: the largest; up to 4) of those not too old; 0: there are not so many. */
 uint64_t habit__nth(const struct habit *habit, uint32_t n, uint64_t now_ns);
+/* It has come to that number at least. */
+void member__reach(struct member *member, enum nccl_operation op, uint64_t sequence,
+		   uint64_t time_ns);
 void verdict_comm__active(struct verdict_comm *comm, struct member *member, uint64_t time_ns);
 
 /* verdict_arrival.c */
@@ -46,6 +49,13 @@ static inline uint64_t *track__arrival(const struct track *track, const struct e
 				       uint32_t column)
 {
 	return &track->arrivals[(entry - track->entries) * (size_t)track->n_columns + column];
+}
+
+/* 0, too, for one who came to the communicator after the last call of that operation. */
+static inline uint64_t track__arrived(const struct track *track, const struct entry *entry,
+				      uint32_t column)
+{
+	return column < track->n_columns ? *track__arrival(track, entry, column) : 0;
 }
 
 /* verdict_mismatch.c */
@@ -114,6 +124,33 @@ void verdict_comm__gather_lateness(struct verdict_comm *comm, enum late_sight si
 void verdict_comm__fit_late(struct verdict_comm *comm);
 void verdict_comm__free_late(struct verdict_comm *comm, enum late_sight sight);
 
+/* verdict_slices.c */
+#define MIN_SLICES 10
+#define MAX_SLICES 32
+/* The newest closed slices, `scale` of them taken together: so that each has a whole step. */
+struct window {
+	const struct verdict_comm *comm;
+	const struct late *late;
+	uint32_t scale, n;
+};
+
+struct window window__of(const struct verdict_comm *comm, const struct late *late, uint32_t scale);
+const struct slice *late__last_slice(const struct late *late);
+/* Of the k-th newest (0: the newest). */
+uint64_t window__start_ns(const struct window *w, uint32_t k);
+uint64_t window__duration_ns(const struct window *w, uint32_t k);
+uint64_t window__waste_ns(const struct window *w, uint32_t k, uint32_t column);
+/* What a rank must exceed to be late in it. */
+uint64_t window__limit_ns(const struct window *w, uint32_t k);
+/* Of the n newest, in how many is it late? per: hundredths of the limit. */
+uint32_t window__count(const struct window *w, uint32_t column, uint32_t n, uint32_t per);
+/* Of the time that the others lose to it more than to one another, in the n newest. */
+double window__share(const struct window *w, uint32_t column, uint32_t n);
+bool window__is_significant(const struct window *w, uint32_t column, double *ret_waste);
+uint32_t window__streak(const struct window *w, uint32_t column);
+/* By how much it was later than the others in the mean, slice by slice. */
+void window__lateness(const struct window *w, uint32_t column, uint32_t n, double *ret_us);
+
 /* verdict_straggler.c */
 bool verdict_comm__find_straggler(struct verdict_comm *comm, enum late_sight sight, uint64_t now_ns,
 				  struct finding *ret);
@@ -132,9 +169,12 @@ enum waited { WAITED_NO, WAITED_UNKNOWN, WAITED_MAYBE, WAITED_YES };
 double points__step_ns(const struct points *points); /* 0: not known */
 /* Do the others wait for it? */
 enum waited points__waited(const struct points *points);
-/* Of a row of arrivals by column; false: somebody is not in it, or there are no others. */
+/*
+ * Of a row of arrivals by column: the last of those blamed, and the mean of the others. False: it
+ * is of before that time, somebody is not in it, or there are no others.
+ */
 bool points__add(struct points *points, const struct verdict_comm *comm, const uint64_t *row,
-		 uint32_t column, const struct rank_set *but);
+		 const struct rank_set *blamed, uint64_t since_ns);
 /* The k-th least (0: the least) of n values, whose order changes. */
 double doubles__nth(double *values, uint32_t n, uint32_t k);
 /* Mean square of successive differences by variance. */

@@ -14,6 +14,7 @@
  * verdict_end.c       who is gone while others wait; errors
  * verdict_gpu.c       whose GPU does not start or does not get done
  * verdict_late.c      who comes last again and again: what is gathered
+ * verdict_slices.c    what that says of one rank
  * verdict_straggler.c what follows from that
  * verdict_waited.c    whether the others wait for the late one; chance
  * verdict_timed.c     the same by GPU times; transfers slower than they were
@@ -43,8 +44,8 @@
 #define LOG_CALLS	32	  /* of a rank */
 #define LATE_NUMBERS	512
 #define LATE_SLICES	128
-#define TIMED_ENTRIES	32
-#define SLOW_CLASSES	16 /* operation and size */
+#define TIMED_ENTRIES	256 /* numbers whose GPU times may be told rank by rank */
+#define SLOW_CLASSES	16  /* operation and size */
 #define SLOW_BUCKETS	16
 #define N_COLLECTIVES	NCCL_OP_Send /* the operations before it have one number on all ranks */
 
@@ -107,6 +108,18 @@ static inline uint32_t rank_set__count(const struct rank_set *set)
 	return n;
 }
 
+static inline void rank_set__subtract(struct rank_set *set, const struct rank_set *other)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
+		set->bits[i] &= ~other->bits[i];
+}
+
+static inline void rank_set__unite(struct rank_set *set, const struct rank_set *other)
+{
+	for (uint32_t i = 0; i < ARRAY_SIZE(set->bits); i++)
+		set->bits[i] |= other->bits[i];
+}
+
 /* A numbered call. */
 struct step {
 	uint64_t sequence, time_ns;
@@ -130,15 +143,18 @@ struct member {
 	bool is_blamed; /* that its end left others waiting was confirmed */
 	enum verdict_end how;
 	uint64_t left_ns;
-	uint64_t active_ns;		   /* it last called or moved; 0: never seen */
-	uint64_t excused_ns;		   /* it last waited in another communicator */
+	uint64_t active_ns;  /* it last called or moved; 0: never seen */
+	uint64_t excused_ns; /* it last waited in another communicator */
+	uint64_t gaps_ns[4]; /* the last between its calls, of a second and more */
+	uint32_t n_gaps;
 	uint64_t acquitted_ns;		   /* it was last late for what happens in another one */
 	uint64_t told_ns;		   /* anything at all was last told of it */
 	uint64_t reached[NCCL_OP_MAX];	   /* VERDICT_NO_SEQUENCE: not known */
 	uint64_t reached_ns[NCCL_OP_MAX];  /* since when it stands there */
 	uint64_t numbered_ns[NCCL_OP_MAX]; /* when it was last told, changed or not */
 	uint64_t called[NCCL_OP_MAX];	   /* number of the last call told of */
-	uint64_t behind[N_COLLECTIVES];	   /* the number at which it was seen behind others, */
+	uint64_t done[N_COLLECTIVES];	/* greatest number that its GPU is known to be done with */
+	uint64_t behind[N_COLLECTIVES]; /* the number at which it was seen behind others, */
 	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */
@@ -196,6 +212,7 @@ struct finding {
 /* The disagreement that is remembered. */
 struct disagreement {
 	bool is_there;
+	bool is_crossing; /* known only by where ranks stand, not by what they called before */
 	enum verdict_mismatch kind;
 	enum nccl_operation operation, other_operation; /* the other: another order only */
 	uint64_t sequence, other_sequence;
@@ -232,6 +249,7 @@ struct late {
 	struct rank_set unpunctual; /* columns; late in some */
 	float *shares;		    /* [n_columns] of the time that is lost to it */
 	uint32_t scale;		    /* slices taken together, where the culprits were found */
+	double blamed_share;	    /* of the time, lost to the first of them then */
 	uint64_t since_ns;
 	double share, waste; /* of the slices that the first culprit is late in; of the time */
 };

@@ -3,129 +3,13 @@
  * Who comes last again and again, judged by host calls: whoever keeps its peers waiting for a share
  * of the time that matters, in nearly all of the recent slices, by more than chance does.
  */
-#include <math.h>
-
 #include "verdict_private.h"
 
-#define MIN_SLICES    10
-#define MAX_SLICES    32
 #define MIN_STREAK_NS (4500 * NSEC_PER_MSEC)
-#define LONG_NS	      (120 * NSEC_PER_SEC)
-
-/* The newest closed slices, `scale` of them taken together: so that each has a whole step. */
-struct window {
-	const struct verdict_comm *comm;
-	const struct late *late;
-	uint32_t scale, n;
-};
-
-static struct window window__of(const struct verdict_comm *comm, const struct late *late,
-				uint32_t scale)
-{
-	uint64_t n = late->n_slices < LATE_SLICES ? late->n_slices : LATE_SLICES - 1;
-
-	n /= scale;
-	return (struct window){comm, late, scale, n < MAX_SLICES ? n : MAX_SLICES};
-}
-
-/* The first of those that make up the k-th newest (0: the newest). */
-static uint64_t window__first(const struct window *w, uint32_t k)
-{
-	return w->late->n_slices - (uint64_t)(k + 1) * w->scale;
-}
-
-static uint64_t window__start_ns(const struct window *w, uint32_t k)
-{
-	return w->late->slices[window__first(w, k) % LATE_SLICES].start_ns;
-}
-
-static uint64_t window__duration_ns(const struct window *w, uint32_t k)
-{
-	uint64_t last = window__first(w, k) + w->scale - 1;
-
-	return since(w->late->slices[last % LATE_SLICES].end_ns, window__start_ns(w, k));
-}
-
-static uint64_t window__waste_ns(const struct window *w, uint32_t k, uint32_t column)
-{
-	uint64_t first = window__first(w, k), sum_us = 0;
-
-	for (uint32_t i = 0; i < w->scale; i++)
-		sum_us +=
-			w->late->waste_us[(first + i) % LATE_SLICES * w->late->n_columns + column];
-	return sum_us * 1000;
-}
-
-/*
- * What a rank must exceed to be late in that slice: a twentieth of the time, or ten milliseconds
- * and a fiftieth; and four times what all but a quarter of the ranks are late by.
- */
-static uint64_t window__limit_ns(const struct window *w, uint32_t k)
-{
-	uint64_t duration_ns = window__duration_ns(w, k), limit_ns = duration_ns / 50, others_ns;
-	double wastes[MAX_MEMBERS];
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < w->comm->n_members; i++) {
-		if (!w->comm->members[i].has_left)
-			wastes[n++] = window__waste_ns(w, k, w->comm->members[i].column);
-	}
-	if (limit_ns < 10 * NSEC_PER_MSEC)
-		limit_ns = 10 * NSEC_PER_MSEC;
-	if (limit_ns > duration_ns / 20)
-		limit_ns = duration_ns / 20;
-	others_ns = n > 1 ? 4 * doubles__nth(wastes, n, n - 1 - (n < 8 ? 1 : n / 4)) : ~0ULL;
-	return later(limit_ns, others_ns);
-}
-
-/* Of the n newest slices, in how many is it late? With `per` a hundred the limit is the usual one.
- */
-static uint32_t window__count(const struct window *w, uint32_t column, uint32_t n, uint32_t per)
-{
-	uint32_t n_late = 0;
-
-	for (uint32_t k = 0; k < n; k++)
-		n_late += window__waste_ns(w, k, column) * 100 >= window__limit_ns(w, k) * per;
-	return n_late;
-}
-
-/* Share of the time that others lose by this rank more than by the others, slice by slice. */
-static void window__series(const struct window *w, uint32_t column, uint32_t n, double *ret)
-{
-	for (uint32_t k = 0; k < n; k++) {
-		double own = window__waste_ns(w, k, column), others = 0;
-		uint32_t n_others = 0;
-
-		for (uint32_t i = 0; i < w->comm->n_members; i++) {
-			const struct member *m = &w->comm->members[i];
-
-			if (m->has_left || m->column == column)
-				continue;
-			others += window__waste_ns(w, k, m->column);
-			n_others++;
-		}
-		ret[k] = (own - others / (n_others ? n_others : 1)) /
-			 later(window__duration_ns(w, k), 1);
-	}
-}
-
-static bool window__is_significant(const struct window *w, uint32_t column, double *ret_waste)
-{
-	double series[MAX_SLICES];
-
-	window__series(w, column, w->n, series);
-	return doubles__beyond_chance(series, w->n, ret_waste);
-}
-
-/* ---- the verdict ---- */
-
-static const struct slice *late__last_slice(const struct late *late)
-{
-	return &late->slices[(late->n_slices - 1) % LATE_SLICES];
-}
 
 /* The numbers since then, newest first. */
-static struct points window__points(const struct window *w, uint32_t column, uint64_t since_ns)
+static struct points window__points(const struct window *w, const struct rank_set *blamed,
+				    uint64_t since_ns)
 {
 	const struct late *late = w->late;
 	struct points p = {};
@@ -134,66 +18,10 @@ static struct points window__points(const struct window *w, uint32_t column, uin
 		const uint64_t *row = late->numbers + (late->n_numbers - k) % LATE_NUMBERS *
 							      (size_t)late->n_columns;
 
-		if (row[column] < since_ns ||
-		    !points__add(&p, w->comm, row, column, &late->culprits))
+		if (!points__add(&p, w->comm, row, blamed, since_ns))
 			break;
 	}
 	return p;
-}
-
-/* Of how many slices, up to the newest, is it late in four of five, and never twice not? */
-static uint32_t window__streak(const struct window *w, uint32_t column)
-{
-	uint32_t n_late = 0, streak = 0;
-
-	for (uint32_t k = 0; k < w->n && k < streak + 2; k++) {
-		bool is_late = window__waste_ns(w, k, column) >= window__limit_ns(w, k);
-
-		n_late += is_late;
-		if (is_late && n_late * 5 >= (k + 1) * 4)
-			streak = k + 1;
-	}
-	return streak;
-}
-
-/* By how much it was later than the others in the mean, slice by slice. */
-static void window__lateness(const struct window *w, uint32_t column, uint32_t n, double *ret_us)
-{
-	for (uint32_t k = 0; k < n; k++) {
-		double own = 0, others = 0, n_numbers = 0;
-
-		for (uint32_t s = 0; s < w->scale; s++) {
-			uint64_t slice = (window__first(w, k) + s) % LATE_SLICES;
-			const uint64_t *row = w->late->late_us + slice * w->late->n_columns;
-
-			n_numbers += w->late->slices[slice].n_numbers;
-			own += row[column];
-			for (uint32_t c = 0; c < w->comm->n_columns; c++)
-				others += c == column ? 0 : row[c];
-		}
-		ret_us[k] = (own - others / (w->comm->n_living - 1)) / fmax(n_numbers, 1);
-	}
-}
-
-/*
- * Noise may hide whether others wait; then how the lateness varies from slice to slice tells. Of a
- * random walk that is buried in noise only time tells: it does not keep to one side.
- */
-static enum waited window__is_waited_for(const struct window *w, uint32_t column, uint32_t streak)
-{
-	struct points p = window__points(w, column, window__start_ns(w, streak - 1));
-	enum waited waited = points__waited(&p);
-	double lateness_us[MAX_SLICES], ratio;
-
-	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
-		return waited;
-	window__lateness(w, column, streak, lateness_us);
-	ratio = doubles__von_neumann(lateness_us, streak);
-	if (ratio < 0.5)
-		return WAITED_NO;
-	if (waited == WAITED_MAYBE)
-		return ratio >= (streak < 28 ? 1.4 : 1.2) ? WAITED_YES : WAITED_UNKNOWN;
-	return streak == MAX_SLICES && ratio >= 1.4 ? WAITED_YES : WAITED_UNKNOWN;
 }
 
 /* It was late just now, and not only some time ago. */
@@ -205,35 +33,50 @@ static bool late__is_late_now(const struct late *late, const struct verdict_comm
 	return window__count(&w, column, n < w.n ? n : w.n, 50) > 0;
 }
 
-static bool window__is_straggler(const struct window *w, uint32_t column, double *ret_waste)
+/*
+ * As long as it is late as it was when it was blamed, or nearly so. Where slices are taken
+ * together, fewer of them are asked: they last long.
+ */
+static bool window__still_blames(const struct window *w, uint32_t column)
 {
-	uint32_t streak;
+	uint32_t n = w->scale == 1 ? MIN_SLICES : w->scale == 2 ? 6 : 4;
 
-	if (rank_set__has(&w->late->culprits, column)) {
-		if (w->scale != w->late->scale)
-			return false;
-		window__is_significant(w, column, ret_waste);
-		return late__is_late_now(w->late, w->comm, column, MIN_SLICES) &&
-		       window__count(w, column, MIN_SLICES, 50) >= MIN_SLICES / 2;
-	}
-	streak = window__streak(w, column);
-	if (streak < MIN_SLICES * 8 / 10 ||
-	    window__count(w, column, MIN_SLICES, 100) < MIN_SLICES * 8 / 10 ||
-	    !late__is_late_now(w->late, w->comm, column, w->scale + 1) ||
-	    !window__is_significant(w, column, ret_waste))
-		return false;
-	switch (window__is_waited_for(w, column, streak)) {
-	case WAITED_YES:
-		return true;
-	case WAITED_UNKNOWN:
-	case WAITED_MAYBE:
-		return streak == MAX_SLICES &&
-		       since(late__last_slice(w->late)->end_ns, window__start_ns(w, streak - 1)) >=
-			       LONG_NS &&
-		       window__count(w, column, streak, 100) * 20 >= streak * 19;
-	default:
-		return false;
-	}
+	return w->scale == w->late->scale &&
+	       window__share(w, column, n) >= 0.3 * w->late->blamed_share &&
+	       late__is_late_now(w->late, w->comm, column, MIN_SLICES) &&
+	       window__count(w, column, n, 50) >= n / 2;
+}
+
+static bool window__is_candidate(const struct window *w, uint32_t column)
+{
+	double waste;
+
+	return window__streak(w, column) >= MIN_SLICES * 8 / 10 &&
+	       window__count(w, column, MIN_SLICES, 100) >= MIN_SLICES * 8 / 10 &&
+	       late__is_late_now(w->late, w->comm, column, w->scale + 1) &&
+	       window__is_significant(w, column, &waste);
+}
+
+/*
+ * The others wait for the last of those blamed, of whom this one is new? Noise may hide whether
+ * others wait; then how the lateness varies from slice to slice tells. Of a random walk that is
+ * buried in noise only time tells: it does not keep to one side.
+ */
+static bool window__is_proven(const struct window *w, const struct rank_set *blamed,
+			      uint32_t column)
+{
+	uint32_t streak = window__streak(w, column);
+	struct points p = window__points(w, blamed, window__start_ns(w, streak - 1));
+	enum waited waited = points__waited(&p);
+	double lateness_us[MAX_SLICES], ratio;
+
+	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
+		return waited == WAITED_YES;
+	window__lateness(w, column, streak, lateness_us);
+	ratio = doubles__von_neumann(lateness_us, streak);
+	if (waited == WAITED_MAYBE)
+		return ratio >= (streak < 28 ? 1.4 : 1.2);
+	return streak == MAX_SLICES && ratio >= 1.4;
 }
 
 /* A slice is to hold a step. Only where somebody is late is it worth looking. */
@@ -244,12 +87,14 @@ static void late__fit_slices(struct late *late, const struct verdict_comm *comm)
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		uint32_t column = comm->members[i].column;
+		struct rank_set own = {};
 		struct points p;
 		double step_ns;
 
 		if (comm->members[i].has_left || window__waste_ns(&w, 0, column) < limit_ns)
 			continue;
-		p = window__points(&w, column, 0);
+		rank_set__add(&own, column);
+		p = window__points(&w, &own, 0);
 		step_ns = points__step_ns(&p) * 0.9;
 		late->slice_ns = step_ns > MIN_SLICE_NS && step_ns < 60.0 * NSEC_PER_SEC
 					 ? step_ns
@@ -286,38 +131,89 @@ static void late__suspect(struct late *late, const struct verdict_comm *comm)
 	}
 }
 
+/* Who was blamed and still is, and who comes last as they do. */
+static void window__sort(const struct window *w, struct rank_set *ret_held,
+			 struct rank_set *ret_candidates)
+{
+	*ret_held = *ret_candidates = (struct rank_set){};
+	for (uint32_t i = 0; i < w->comm->n_members; i++) {
+		uint32_t column = w->comm->members[i].column;
+
+		if (w->comm->members[i].has_left)
+			continue;
+		if (rank_set__has(&w->late->culprits, column)) {
+			if (window__still_blames(w, column))
+				rank_set__add(ret_held, column);
+		} else if (window__is_candidate(w, column)) {
+			rank_set__add(ret_candidates, column);
+		}
+	}
+}
+
+/* Several may be late together: then the others wait for the last of them; or only one is. */
+static void window__prove(const struct window *w, struct rank_set *blamed,
+			  const struct rank_set *candidates)
+{
+	struct rank_set together = *blamed;
+	bool is_several = rank_set__count(candidates) > 1;
+
+	rank_set__unite(&together, candidates);
+	for (uint32_t c = 0; c < w->comm->n_columns; c++) {
+		struct rank_set alone = *blamed;
+
+		if (!rank_set__has(candidates, c))
+			continue;
+		rank_set__add(&alone, c);
+		if (window__is_proven(w, &together, c) ||
+		    (is_several && window__is_proven(w, &alone, c)))
+			rank_set__add(blamed, c);
+	}
+}
+
+static void late__note(struct late *late, const struct window *w, const struct rank_set *blamed)
+{
+	bool is_new = !rank_set__count(&late->culprits);
+
+	for (uint32_t c = 0; c < w->comm->n_columns; c++) {
+		uint64_t start_ns;
+
+		if (!rank_set__has(blamed, c))
+			continue;
+		window__is_significant(w, c, &late->waste);
+		late->share = (double)window__count(w, c, w->n, 100) / w->n;
+		start_ns = window__start_ns(w, later(window__streak(w, c), 1) - 1);
+		if (is_new && (!late->since_ns || start_ns < late->since_ns))
+			late->since_ns = start_ns;
+		if (late->scale)
+			continue;
+		late->scale = w->scale;
+		late->blamed_share = window__share(w, c, MIN_SLICES);
+	}
+}
+
 static void late__evaluate(struct late *late, const struct verdict_comm *comm)
 {
 	struct rank_set culprits = {};
-	uint64_t since_ns = ~0ULL;
 
 	late__fit_slices(late, comm);
 	late__suspect(late, comm);
+	if (!rank_set__count(&late->culprits))
+		late->since_ns = late->scale = 0;
 	for (uint32_t scale = 1; scale <= LATE_SLICES / MIN_SLICES; scale *= 2) {
 		struct window w = window__of(comm, late, scale);
+		struct rank_set blamed, candidates;
 
 		if (w.n < MIN_SLICES)
 			break;
-		if (since(late->slices[(late->n_slices - 1) % LATE_SLICES].end_ns,
-			  window__start_ns(&w, MIN_SLICES - 1)) < MIN_STREAK_NS)
+		if (since(late__last_slice(late)->end_ns, window__start_ns(&w, MIN_SLICES - 1)) <
+		    MIN_STREAK_NS)
 			continue;
-		for (uint32_t i = 0; i < comm->n_members; i++) {
-			uint32_t column = comm->members[i].column;
-			uint64_t start_ns;
-
-			if (comm->members[i].has_left || rank_set__has(&culprits, column) ||
-			    !window__is_straggler(&w, column, &late->waste))
-				continue;
-			if (!rank_set__count(&late->culprits))
-				late->scale = scale;
-			rank_set__add(&culprits, column);
-			start_ns = window__start_ns(&w, later(window__streak(&w, column), 1) - 1);
-			since_ns = start_ns < since_ns ? start_ns : since_ns;
-			late->share = (double)window__count(&w, column, w.n, 100) / w.n;
-		}
+		window__sort(&w, &blamed, &candidates);
+		if (rank_set__count(&candidates))
+			window__prove(&w, &blamed, &candidates);
+		late__note(late, &w, &blamed);
+		rank_set__unite(&culprits, &blamed);
 	}
-	if (!rank_set__count(&late->culprits))
-		late->since_ns = since_ns;
 	late->culprits = culprits;
 }
 

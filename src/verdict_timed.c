@@ -29,8 +29,6 @@ static struct timed *verdict_comm__timed(struct verdict_comm *comm)
 	uint32_t n = comm->room;
 	struct timed *timed;
 
-	if (comm->timed && comm->timed->n_columns < comm->n_columns)
-		verdict_comm__free_timed(comm);
 	if (comm->timed || !verdict_comm__charge(comm, timed__cells(n)))
 		return comm->timed;
 	timed = calloc(1, sizeof(*timed));
@@ -208,6 +206,8 @@ void verdicts__timed(struct verdicts *verdicts, const struct verdict_timed *told
 	if (!timed || (unsigned int)told->operation >= N_COLLECTIVES || !told->sequence ||
 	    told->sequence == VERDICT_NO_SEQUENCE || !told->duration_ns)
 		return;
+	comm->members[i].done[told->operation] =
+		later(comm->members[i].done[told->operation], told->sequence);
 	entry = &timed->entries[(told->sequence + 5 * told->operation) % TIMED_ENTRIES];
 	if (entry->operation != told->operation || entry->sequence != told->sequence) {
 		*entry = (struct timed_entry){

@@ -167,24 +167,49 @@ double points__step_ns(const struct points *p)
 	return step_ns;
 }
 
+/* Those at one place in the step; the median is returned. */
+static double doubles__place(const double *values, uint32_t n, uint32_t place, uint32_t lag,
+			     double *ret, uint32_t *ret_n)
+{
+	*ret_n = 0;
+	for (uint32_t i = place; i < n; i += lag)
+		ret[(*ret_n)++] = values[i];
+	return doubles__nth(ret, *ret_n, *ret_n / 2);
+}
+
 /*
  * Points at one place in the step are compared with one another: each has the usual taken off. A
  * pause of the whole job, or one hiccup, must not weigh more than all the rest.
  */
 static void doubles__level(double *values, uint32_t n, uint32_t lag)
 {
-	for (uint32_t phase = 0; phase < lag; phase++) {
-		double place[MAX_POINTS], usual, limit;
-		uint32_t n_place = 0;
+	for (uint32_t place = 0; place < lag; place++) {
+		double at_place[MAX_POINTS], usual, limit;
+		uint32_t n_place;
 
-		for (uint32_t i = phase; i < n; i += lag)
-			place[n_place++] = values[i];
-		usual = doubles__nth(place, n_place, n_place / 2);
+		usual = doubles__place(values, n, place, lag, at_place, &n_place);
 		for (uint32_t i = 0; i < n_place; i++)
-			place[i] = fabs(place[i] - usual);
-		limit = 6 * doubles__nth(place, n_place, n_place / 2);
-		for (uint32_t i = phase; i < n; i += lag)
+			at_place[i] = fabs(at_place[i] - usual);
+		limit = 6 * doubles__nth(at_place, n_place, n_place / 2);
+		for (uint32_t i = place; i < n; i += lag)
 			values[i] = fmin(fmax(values[i] - usual, -limit), limit);
+	}
+}
+
+/* Likewise, and nothing is left of the places at which the rank is not late. */
+static void doubles__silence(double *lateness, uint32_t n, uint32_t lag)
+{
+	double at_place[MAX_POINTS], usual[MAX_LAG], most = 0;
+	uint32_t n_place;
+
+	for (uint32_t place = 0; place < lag; place++) {
+		usual[place] = doubles__place(lateness, n, place, lag, at_place, &n_place);
+		most = fmax(most, usual[place]);
+	}
+	doubles__level(lateness, n, lag);
+	for (uint32_t i = 0; i < n; i++) {
+		if (usual[i % lag] < 0.3 * most)
+			lateness[i] = 0;
 	}
 }
 
@@ -205,65 +230,88 @@ static double slope__error(const double *lateness, const double *rest, uint32_t 
 	return sqrt(fmax(sum, 0)) / sum_squares * (1 + 3.0 * lag / n);
 }
 
-static enum waited points__slope(const struct points *p, uint32_t lag)
-{
-	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, slope, error;
-	uint32_t n = points__intervals(p, lag, intervals);
+/* How the others' interval over a step grows with the lateness. */
+struct slope {
+	double value, error;
+	bool is_known;
+};
 
-	if (n < MIN_STEPS * lag)
-		return WAITED_UNKNOWN;
+static struct slope points__slope(const struct points *p)
+{
+	double lateness[MAX_POINTS], intervals[MAX_POINTS], ll = 0, ld = 0, step_ns;
+	uint32_t lag = points__lag(p, &step_ns), n = points__intervals(p, lag, intervals);
+	struct slope slope = {};
+
+	if (p->n < lag || n < MIN_STEPS * lag)
+		return slope;
 	memcpy(lateness, p->lateness + lag, n * sizeof(*lateness));
-	doubles__level(lateness, n, lag);
+	doubles__silence(lateness, n, lag);
 	doubles__level(intervals, n, lag);
 	for (uint32_t i = 0; i < n; i++) {
 		ll += lateness[i] * lateness[i];
 		ld += lateness[i] * intervals[i];
 	}
 	if (ll <= 0)
-		return WAITED_UNKNOWN;
-	slope = ld / ll;
+		return slope;
+	slope.is_known = true;
+	slope.value = ld / ll;
 	for (uint32_t i = 0; i < n; i++)
-		intervals[i] -= slope * lateness[i];
-	error = slope__error(lateness, intervals, n, lag, ll);
-	if (slope - 2 * error >= 0.6 && slope >= 0.75 && slope - 2 * error <= 1.3)
-		return WAITED_YES;
-	if (slope + 2 * error <= 0.9)
-		return WAITED_NO;
-	return slope >= 0.5 && error < 1 ? WAITED_MAYBE : WAITED_UNKNOWN;
+		intervals[i] -= slope.value * lateness[i];
+	slope.error = slope__error(lateness, intervals, n, lag, ll);
+	return slope;
 }
 
+static enum waited slope__judge(const struct slope *slope)
+{
+	double low = slope->value - 2 * slope->error, high = slope->value + 2 * slope->error;
+
+	if (!slope->is_known)
+		return WAITED_UNKNOWN;
+	if (low >= 0.6 && slope->value >= 0.75 && low <= 1.3 && slope->error <= 0.35)
+		return WAITED_YES;
+	if (high <= 0.9)
+		return WAITED_NO;
+	return slope->value >= 0.5 && slope->error < 1 ? WAITED_MAYBE : WAITED_UNKNOWN;
+}
+
+/* By all numbers, and by the late ones alone, which does not mind gaps: the surer counts. */
 enum waited points__waited(const struct points *p)
 {
 	struct points late = points__late(p);
-	double step_ns;
+	struct slope by_all = points__slope(p), by_late = points__slope(&late);
+	bool is_all = by_all.is_known && (!by_late.is_known || by_all.error < by_late.error);
 
-	return late.n < MIN_STEPS ? WAITED_UNKNOWN
-				  : points__slope(&late, points__lag(&late, &step_ns));
+	return slope__judge(is_all ? &by_all : &by_late);
 }
 
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,
-		 uint32_t column, const struct rank_set *but)
+		 const struct rank_set *blamed, uint64_t since_ns)
 {
-	const uint64_t base = row[column];
+	uint64_t base = 0, last_ns = 0;
 	double sum = 0;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		const struct member *m = &comm->members[i];
+		uint64_t time_ns = row[m->column];
 
 		if (m->has_left)
 			continue;
-		if (!row[m->column])
+		if (!time_ns)
 			return false;
-		if (m->column == column || rank_set__has(but, m->column))
+		base = base ? base : time_ns;
+		if (rank_set__has(blamed, m->column)) {
+			last_ns = later(last_ns, time_ns);
 			continue;
-		sum += (double)(int64_t)(row[m->column] - base);
+		}
+		sum += (double)(int64_t)(time_ns - base);
 		n++;
 	}
-	if (!n || p->n == MAX_POINTS)
+	if (!n || p->n == MAX_POINTS || last_ns < since_ns)
 		return false;
-	p->lateness[p->n] = -sum / n;
 	/* doubles are exact to the nanosecond for a hundred days */
-	p->others[p->n++] = (double)base + sum / n;
+	p->others[p->n] = (double)base + sum / n;
+	p->lateness[p->n] = (double)(int64_t)(last_ns - base) - sum / n;
+	p->n++;
 	return true;
 }

@@ -5,8 +5,8 @@
  */
 #include "unit.h"
 
-#include "../../src/metrics.c"
 #include "../../src/nccl_api.c"
+#include "../../src/metrics.c"
 #include "../../src/prom.c"
 #include "../../src/utf8.c"
 #include "../../src/timing_form.c"

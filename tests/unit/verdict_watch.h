@@ -137,7 +137,8 @@ static void watched_times(struct watched *w, int g, int m, uint64_t now_ns)
 
 static void watched_come_and_go(struct watched *w, int rank, uint64_t now_ns)
 {
-	bool comes = !w->has_joined[rank] && w->joins_ns[rank] <= now_ns;
+	bool comes = !w->has_joined[rank] && w->joins_ns[rank] <= now_ns &&
+		     w->joins_ns[rank] < w->leaves_ns[rank];
 	bool goes = !w->has_left[rank] && w->leaves_ns[rank] <= now_ns;
 
 	for (int kind = 0; kind < KINDS && (comes || goes); kind++) {
