@@ -221,16 +221,6 @@ void gpu_table__free(struct gpu_table *table)
 	free(table);
 }
 
-size_t gpu_table__count(const struct gpu_table *table)
-{
-	return table->count;
-}
-
-const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index)
-{
-	return index < table->count ? &table->gpus[index] : NULL;
-}
-
 const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id)
 {
 	struct gpu key = {.bus_id = bus_id};

@@ -34,12 +34,7 @@ struct gpu_table;
 int gpu_table__load(struct gpu_table **ret, const char *root);
 void gpu_table__free(struct gpu_table *table); /* NULL is fine */
 
-size_t gpu_table__count(const struct gpu_table *table);
-
-/* By node index; NULL past the end. What is returned lives as long as the table. */
-const struct gpu *gpu_table__at(const struct gpu_table *table, size_t index);
-
-/* By ncclComm's busId; NULL when the node has no such GPU. */
+/* By ncclComm's busId; NULL when the node has no such GPU. It lives as long as the table. */
 const struct gpu *gpu_table__by_bus_id(const struct gpu_table *table, int64_t bus_id);
 
 /* By the text of its UUID, in either case; NULL when the node has no such GPU, and for "". */

@@ -4,11 +4,11 @@
 #define LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* A job on a GPU; UUID is spelt as DCGM exporter spells it, so that the two join. */
-#define JOB "job_id", "UUID"
+#define JOB_LABELS "job_id", "UUID"
 /* A rank of a communicator. */
-#define COMM JOB, "comm", "rank"
+#define COMM_LABELS JOB_LABELS, "comm", "rank"
 /* What was timed, and how NCCL did it. */
-#define TIMED JOB, "operation", "size", "scope", "algorithm", "protocol"
+#define TIMED_LABELS JOB_LABELS, "operation", "size", "scope", "algorithm", "protocol"
 
 /* Each row would be indented once more. */
 /* clang-format off */
@@ -70,7 +70,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "Share of the kernel launches between the last two times this file "
 			"was made whose GPU time is known.",
-		.labels = LABELS(JOB),
+		.labels = LABELS(JOB_LABELS),
 		.capped = true,
 	},
 	[METRIC_INSPECTOR_OMITTED] = {
@@ -104,7 +104,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "A constant 1 for each process that uses NCCL, labelled with its job, "
 			"its GPU and what is known of it.",
-		.labels = LABELS(JOB, "pid", "namespace", "pod", "container", "slurm_step",
+		.labels = LABELS(JOB_LABELS, "pid", "namespace", "pod", "container", "slurm_step",
 				 "local_rank", "command", "nccl_version", "plugin"),
 		.capped = true,
 	},
@@ -113,7 +113,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "A constant 1 for each rank of a communicator on this node, labelled "
 			"with what is known of it.",
-		.labels = LABELS(COMM, "comm_name", "nranks", "n_nodes", "pid", "node", "gpu",
+		.labels = LABELS(COMM_LABELS, "comm_name", "nranks", "n_nodes", "pid", "node", "gpu",
 				 "identity", "timing"),
 		.capped = true,
 	},
@@ -121,7 +121,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.name = "nccl_operations_total",
 		.type = "counter",
 		.help = "NCCL operations, each one counted and none sampled.",
-		.labels = LABELS(COMM, "operation", "mode"),
+		.labels = LABELS(COMM_LABELS, "operation", "mode"),
 		.capped = true,
 	},
 	[METRIC_OPERATION_BYTES] = {
@@ -129,7 +129,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "Bytes of NCCL operations in the sense of the size column of "
 			"nccl-tests, each operation counted and none sampled.",
-		.labels = LABELS(COMM, "operation", "mode"),
+		.labels = LABELS(COMM_LABELS, "operation", "mode"),
 		.capped = true,
 	},
 	[METRIC_OPERATION_UNKNOWN_TYPES] = {
@@ -137,7 +137,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "NCCL operations whose bytes are not counted, because the size of "
 			"their data type is not known.",
-		.labels = LABELS(COMM, "operation"),
+		.labels = LABELS(COMM_LABELS, "operation"),
 		.capped = true,
 	},
 	[METRIC_OPERATION_SEQUENCE] = {
@@ -145,7 +145,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "Sequence number of the last operation of this kind. Compare ranks "
 			"only when it has stood still: scrapes are not simultaneous.",
-		.labels = LABELS(COMM, "operation"),
+		.labels = LABELS(COMM_LABELS, "operation"),
 		.capped = true,
 	},
 	[METRIC_OPERATION_SIGNATURE] = {
@@ -154,14 +154,14 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.help = "32-bit hash of count, data type, reduction and root of the last "
 			"operation of this kind. Ranks at the same sequence number must "
 			"agree.",
-		.labels = LABELS(COMM, "operation"),
+		.labels = LABELS(COMM_LABELS, "operation"),
 		.capped = true,
 	},
 	[METRIC_LAST_OPERATION] = {
 		.name = "nccl_last_operation_timestamp_seconds",
 		.type = "gauge",
 		.help = "Unix time of the last NCCL call seen on this communicator.",
-		.labels = LABELS(COMM),
+		.labels = LABELS(COMM_LABELS),
 		.capped = true,
 	},
 	[METRIC_IN_FLIGHT] = {
@@ -169,14 +169,14 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "Kernel launches of this communicator up to the last one that is "
 			"timed that are not known to be done.",
-		.labels = LABELS(COMM),
+		.labels = LABELS(COMM_LABELS),
 		.capped = true,
 	},
 	[METRIC_OLDEST_IN_FLIGHT] = {
 		.name = "nccl_oldest_in_flight_start_timestamp_seconds",
 		.type = "gauge",
 		.help = "Unix time at which the oldest launch in flight was launched.",
-		.labels = LABELS(COMM),
+		.labels = LABELS(COMM_LABELS),
 		.capped = true,
 	},
 	[METRIC_COMMUNICATOR_STATE] = {
@@ -184,7 +184,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "gauge",
 		.help = "1 for the state that the communicator is in, as far as the ranks of "
 			"this node tell; once 0 for a state that it has just left.",
-		.labels = LABELS(COMM, "state"),
+		.labels = LABELS(COMM_LABELS, "state"),
 		.capped = true,
 	},
 	[METRIC_LATENESS_TOTAL] = {
@@ -192,7 +192,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "How long after the first rank of this node this rank called the same "
 			"operations, summed up.",
-		.labels = LABELS(COMM),
+		.labels = LABELS(COMM_LABELS),
 		.capped = true,
 	},
 	[METRIC_LAST_ARRIVAL] = {
@@ -200,7 +200,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "Operations that this rank was the last one of this node to call, more "
 			"than a millisecond after the first.",
-		.labels = LABELS(COMM),
+		.labels = LABELS(COMM_LABELS),
 		.capped = true,
 	},
 	[METRIC_ERRORS] = {
@@ -208,7 +208,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "Asynchronous errors of the communicator by the name that NCCL has for "
 			"them, and calls of ncclCommAbort.",
-		.labels = LABELS(COMM, "result"),
+		.labels = LABELS(COMM_LABELS, "result"),
 		.capped = true,
 	},
 	[METRIC_MISMATCHES] = {
@@ -216,7 +216,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "Calls of this rank that differ from what other ranks of this node "
 			"called at the same sequence number, by what differs.",
-		.labels = LABELS(COMM, "kind"),
+		.labels = LABELS(COMM_LABELS, "kind"),
 		.capped = true,
 	},
 	[METRIC_DURATION] = {
@@ -224,21 +224,21 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "histogram",
 		.help = "GPU time of kernel launches, sampled, by their operation and the "
 			"bytes of all of it.",
-		.labels = LABELS(JOB, "operation", "size", "scope"),
+		.labels = LABELS(JOB_LABELS, "operation", "size", "scope"),
 		.capped = true,
 	},
 	[METRIC_TIMED_OPERATIONS] = {
 		.name = "nccl_timed_operations_total",
 		.type = "counter",
 		.help = "NCCL operations in the launches whose GPU time is known.",
-		.labels = LABELS(TIMED),
+		.labels = LABELS(TIMED_LABELS),
 		.capped = true,
 	},
 	[METRIC_TIMED_SECONDS] = {
 		.name = "nccl_timed_seconds_total",
 		.type = "counter",
 		.help = "GPU time of the launches whose GPU time is known.",
-		.labels = LABELS(TIMED),
+		.labels = LABELS(TIMED_LABELS),
 		.capped = true,
 	},
 	[METRIC_TIMED_BUS_BYTES] = {
@@ -246,14 +246,14 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "counter",
 		.help = "Bytes on the bus, in the sense of nccl-tests, of the launches whose "
 			"GPU time is known.",
-		.labels = LABELS(TIMED),
+		.labels = LABELS(TIMED_LABELS),
 		.capped = true,
 	},
 	[METRIC_QUEUE] = {
 		.name = "nccl_operation_queue_seconds",
 		.type = "histogram",
 		.help = "Time from the call on the host to the start on the GPU, sampled.",
-		.labels = LABELS(JOB),
+		.labels = LABELS(JOB_LABELS),
 		.capped = true,
 	},
 	[METRIC_LATENESS] = {
@@ -261,7 +261,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.type = "histogram",
 		.help = "Time from the first call of an operation on this node to each rank's "
 			"call of it.",
-		.labels = LABELS(JOB),
+		.labels = LABELS(JOB_LABELS),
 		.capped = true,
 	},
 };

@@ -69,20 +69,27 @@ const char *nccl_operation__name(enum nccl_operation operation)
 	return operation < NCCL_OP_MAX ? operation_names[operation] : "unknown";
 }
 
-int nccl_operation__sequence(enum nccl_operation operation)
+/* The first function of an operation: the others are alike. NULL: none is probed. */
+static const struct nccl_function *operation__function(enum nccl_operation operation)
 {
 	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
 		if (nccl_functions[i].operation == operation)
-			return nccl_functions[i].sequence;
-	return NCCL_NO_SEQUENCE;
+			return &nccl_functions[i];
+	return NULL;
+}
+
+int nccl_operation__sequence(enum nccl_operation operation)
+{
+	const struct nccl_function *fn = operation__function(operation);
+
+	return fn ? fn->sequence : NCCL_NO_SEQUENCE;
 }
 
 bool nccl_operation__times_ranks(enum nccl_operation operation)
 {
-	for (unsigned int i = 0; i < NCCL_FN_PROBED; i++)
-		if (nccl_functions[i].operation == operation)
-			return nccl_functions[i].factor == NCCL_FACTOR_TIMES_RANKS;
-	return false;
+	const struct nccl_function *fn = operation__function(operation);
+
+	return fn && fn->factor == NCCL_FACTOR_TIMES_RANKS;
 }
 
 const struct nccl_function *nccl_api__by_symbol(const char *symbol)

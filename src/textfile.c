@@ -30,7 +30,7 @@ struct textfile {
 	struct watch *watch;	   /* NULL: nobody judges */
 	const struct textfile_count *omitted;
 	size_t n_omitted;
-	uint64_t n_failed, n_collisions, n_gaps;
+	uint64_t n_collisions, n_gaps;
 	bool is_open_to_all, is_locked;
 };
 
@@ -132,11 +132,6 @@ void textfile__set_omitted(struct textfile *tf, const struct textfile_count *cou
 const char *textfile__warning(const struct textfile *tf)
 {
 	return tf->is_open_to_all ? "every user may replace files in it; mend: chmod o-w" : NULL;
-}
-
-uint64_t textfile__failed_writes(const struct textfile *tf)
-{
-	return tf->n_failed;
 }
 
 static int collect_comms(struct textfile_source *src, struct textfile *tf, struct tracer *tracer)
@@ -338,7 +333,6 @@ int textfile__write(struct textfile *tf, struct tracer *tracer)
 	int err = textfile__publish(tf, tracer, &src);
 
 	tf->n_collisions = src.n_collisions;
-	tf->n_failed += err != 0;
 	if (!err)
 		source__remember_states(&src);
 	free(src.comms);

@@ -48,7 +48,6 @@ const char *textfile__warning(const struct textfile *textfile);
  * stays, and its heartbeat tells how old it is.
  */
 int textfile__write(struct textfile *textfile, struct tracer *tracer);
-uint64_t textfile__failed_writes(const struct textfile *textfile);
 
 /* Counts by reason that another sink keeps: what is in no file of Inspector's form. Borrowed. */
 struct textfile_count {

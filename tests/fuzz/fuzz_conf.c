@@ -3,6 +3,7 @@
  * JSON. */
 #include "../../src/inspector.c"
 #include "../../src/json_text.c"
+#include "../../src/nccl_api.c"
 #include "../../src/plugin_conf.c"
 #include "../../src/timing_form.c"
 #include "../../src/utf8.c"

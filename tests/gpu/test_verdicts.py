@@ -27,7 +27,7 @@ STEPS, WARM, NUMEL = 60, 10, 1 << 20
 NEXT = STEPS + WARM + 1  # the number of the operation after the healthy steps
 STUCK_AFTER = 12
 IDLE, PAUSE, CHECKPOINT = (600, 300, 30) if LONG else (90, 75, 30)  # seconds
-FORMER = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0",
+ENVIRONMENT = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0",
           "TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "NCCL_MAX_NCHANNELS": "8"}
 
 
@@ -36,7 +36,7 @@ class TorchJob(gpu.TorchJob):
 
     def __init__(self, scenario, plugin):
         self.pids = ()
-        environment = {**FORMER, **({"NCCL_PROFILER_PLUGIN": str(PLUGIN)} if plugin else {})}
+        environment = {**ENVIRONMENT, **({"NCCL_PROFILER_PLUGIN": str(PLUGIN)} if plugin else {})}
         super().__init__(2, STEPS, scenario, environment, program="verdict_job.py", ready=False)
         nbt.defer(self.stop)
 
@@ -163,22 +163,16 @@ def watcher(cases, *args):
     return found
 
 
-def settled(cases, what):
-    verdicts.report(cases)
-    return [f"{what}: {case.name}" for case in cases if case.finding.outcome != "right"]
-
-
 def follow(cases, seconds, least=0, args=("--stuck-after", STUCK_AFTER)):
     """Lets the jobs go on under an agent, then ends them."""
     agent = watcher(cases, *args)
     for case in cases:
         case.job.go()
     verdicts.watch(agent, cases, seconds, least)
-    bad = settled(cases, "found")
+    verdicts.report(cases)
     for case in cases:
         case.job.stop()
     agent.agent.stop()
-    return bad
 
 
 def run(plugin):
@@ -193,11 +187,13 @@ def run(plugin):
     patient = watcher(pauses)
     for case in pauses:
         case.job.go()
-    bad = follow(goers, 30, least=STEPS / 20 + 15)
-    bad += follow(hangers, STEPS / 20 + STUCK_AFTER + 15, least=STEPS / 20 + STUCK_AFTER + 8)
+    follow(goers, 30, least=STEPS / 20 + 15)
+    follow(hangers, STEPS / 20 + STUCK_AFTER + 15, least=STEPS / 20 + STUCK_AFTER + 8)
     left = STEPS / 20 + max(IDLE, PAUSE + 15) - (time.monotonic() - begin)
     verdicts.watch(patient, pauses, max(left, 1), least=max(left, 1))
-    bad += settled(pauses, "found")
+    everything = [*goers, *hangers, *pauses]
+    verdicts.report(everything)
+    bad = [case.name for case in everything if case.finding.outcome != "right"]
     idle = patient.pictures()[1].get(pauses[0].comm)
     assert not bad and idle == {"idle"}, (bad, idle)
 
@@ -237,4 +233,5 @@ def test_attached_to_one_rank_after_the_other():
     agent.wait_traced(case.job.pids)
     assert not case.job.fault(), "rank 1 was seen too late: the test shows nothing"
     verdicts.watch(agent, [case], 30)
-    assert not settled([case], "found")
+    verdicts.report([case])
+    assert case.finding.outcome == "right"

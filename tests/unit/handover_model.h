@@ -106,6 +106,9 @@ static bool model__loses(struct model *m, unsigned int of_1000)
 static void model__init(struct model *m, uint32_t seed, const struct model_losses *losses)
 {
 	static const unsigned int rates[] = {4000, 20000, 100000, 500};
+	/* one model lives at a time; anew for each, this memory would take longer than all else */
+	static struct model_record ring[MODEL_RECORDS];
+	static struct model_note notes[MODEL_COMMS][MODEL_RECORDS];
 
 	memset(m, 0, sizeof(*m));
 	CHECK(!handovers__new(&m->handovers, 2 * NSEC_PER_SEC));
@@ -115,18 +118,15 @@ static void model__init(struct model *m, uint32_t seed, const struct model_losse
 	m->n_threads = 1 + model__random(m, MODEL_THREADS);
 	m->n_comms = 1 + model__random(m, MODEL_COMMS);
 	m->rate_us = rates[model__random(m, 40) ? model__random(m, 3) : 3];
-	m->ring = malloc(MODEL_RECORDS * sizeof(*m->ring));
+	m->ring = ring;
 	for (unsigned int i = 0; i < m->n_comms; i++)
-		m->comms[i].notes = malloc(MODEL_RECORDS * sizeof(struct model_note));
+		m->comms[i].notes = notes[i];
 	m->probes = true;
 }
 
 static void model__free(struct model *m)
 {
 	handovers__free(m->handovers);
-	for (unsigned int i = 0; i < m->n_comms; i++)
-		free(m->comms[i].notes);
-	free(m->ring);
 }
 
 static uint64_t model__hash(int comm)

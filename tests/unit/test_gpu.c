@@ -67,7 +67,7 @@ TEST(order_is_by_bus_id)
 	add("0001:0a:00.0", INFORMATION(UUID_B, "0001:0a:00.0", "0"));
 	add("0000:9b:00.0", INFORMATION(UUID_A, "0000:9b:00.0", "1"));
 	CHECK_INT(gpu_table__load(&table, root), 0);
-	CHECK_INT(gpu_table__count(table), 2);
+	CHECK_INT(table->count, 2);
 	gpu = gpu_table__by_bus_id(table, 0x9b000);
 	CHECK(gpu);
 	CHECK_STR(gpu ? gpu->uuid : NULL, UUID_A);
@@ -76,13 +76,12 @@ TEST(order_is_by_bus_id)
 	gpu = gpu_table__by_bus_id(table, 1 << 20 | 0x0a000);
 	CHECK_STR(gpu ? gpu->uuid : NULL, UUID_B);
 	CHECK_INT(gpu ? gpu->index : 99, 1);
-	CHECK(gpu == gpu_table__at(table, 1));
+	CHECK(gpu == &table->gpus[1]);
 	CHECK(gpu_table__by_uuid(table, UUID_B) == gpu);
 	CHECK(gpu_table__by_uuid(table, "GPU-80DED6BD-1a89-2628-3d94-902187dbab1d") ==
-	      gpu_table__at(table, 0));
+	      &table->gpus[0]);
 	CHECK(!gpu_table__by_uuid(table, "GPU-80ded6bd-1a89-2628-3d94-902187dbab1e"));
 	CHECK(!gpu_table__by_uuid(table, ""));
-	CHECK(!gpu_table__at(table, 2));
 	CHECK(!gpu_table__by_bus_id(table, 0x9b001));
 	CHECK(gpu_table__by_uuid(table, UUID_B) == gpu);
 	CHECK(!gpu_table__by_uuid(table, "GPU-80ded6bd"));
@@ -123,13 +122,13 @@ TEST(unknown_facts_keep_their_place)
 	add("0000:04:00.0", "GPU UUID: \t " UUID_A "\nno colon here\n:\n");
 	add("junk", "nothing\n");
 	CHECK_INT(gpu_table__load(&table, root), 0);
-	CHECK_INT(gpu_table__count(table), 4);
-	for (size_t i = 0; i < 3 && i < gpu_table__count(table); i++)
-		CHECK_STR(gpu_table__at(table, i)->uuid, "");
-	CHECK_INT(gpu_table__at(table, 0)->minor, -1);
-	CHECK_INT(gpu_table__at(table, 1)->minor, 255);
-	CHECK_INT(gpu_table__at(table, 2)->minor, -1);
-	CHECK_STR(gpu_table__at(table, 3)->uuid, UUID_A);
+	CHECK_INT(table->count, 4);
+	for (size_t i = 0; i < 3 && i < table->count; i++)
+		CHECK_STR(table->gpus[i].uuid, "");
+	CHECK_INT(table->gpus[0].minor, -1);
+	CHECK_INT(table->gpus[1].minor, 255);
+	CHECK_INT(table->gpus[2].minor, -1);
+	CHECK_STR(table->gpus[3].uuid, UUID_A);
 	gpu_table__free(table);
 	root_free();
 }
@@ -142,8 +141,8 @@ TEST(excluded_gpu_has_no_index)
 	add("0000:01:00.0", "GPU Excluded:\t Yes\n");
 	add("0000:02:00.0", INFORMATION(UUID_A, "0000:02:00.0", "1"));
 	CHECK_INT(gpu_table__load(&table, root), 0);
-	CHECK_INT(gpu_table__count(table), 1);
-	CHECK_STR(gpu_table__at(table, 0)->uuid, UUID_A);
+	CHECK_INT(table->count, 1);
+	CHECK_STR(table->gpus[0].uuid, UUID_A);
 	gpu_table__free(table);
 	root_free();
 }
@@ -153,8 +152,7 @@ TEST(no_driver_is_an_empty_table)
 	struct gpu_table *table = NULL;
 
 	CHECK_INT(gpu_table__load(&table, "/nonexistent/gpus"), 0);
-	CHECK_INT(gpu_table__count(table), 0);
-	CHECK(!gpu_table__at(table, 0));
+	CHECK_INT(table->count, 0);
 	CHECK(!gpu_table__by_bus_id(table, 0));
 	gpu_table__free(table);
 	gpu_table__free(NULL);
@@ -179,7 +177,7 @@ TEST(table_is_bounded)
 		add(name, "Device Minor: \t 1\n");
 	}
 	CHECK_INT(gpu_table__load(&table, root), 0);
-	CHECK_INT(gpu_table__count(table), GPU_MAX);
+	CHECK_INT(table->count, GPU_MAX);
 	gpu_table__free(table);
 	root_free();
 }

@@ -11,7 +11,7 @@
 
 /* ---- a whole process, its plugin and its agent, by chance ---- */
 
-#define N_SEEDS 250
+#define N_SEEDS 100
 
 struct totals {
 	uint64_t periods, calls, unprobed, uncertain, probes_off, both_lost;
