@@ -249,6 +249,7 @@ def test_who_captures_keeps_the_probes():
     assert sim.process.stdout.readline() == "first\n"
     for pid in sim.pids:
         wait_probed(pid)
+    agent.fresh(2)  # the tracer itself knows by then that they are, and only so knows captures
     sim.go()
     sim.wait_done()
     expected = {("AllReduce", "launched"): 2 * 1205, ("AllReduce", "captured"): 2 * 3,
