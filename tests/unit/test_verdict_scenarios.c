@@ -397,7 +397,7 @@ static bool scenario_sees_straggler(const struct scenario *s)
 static void scenario_expect_straggler(struct scenario *s)
 {
 	struct job *job = &s->job;
-	uint64_t ns, needed = 30 * (job->period_ns + job->extra_ns) + 5 * SEC;
+	uint64_t ns, needed = 55 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
 	s->expects = call && scenario_sees_straggler(s);
@@ -407,7 +407,7 @@ static void scenario_expect_straggler(struct scenario *s)
 	s->cause = VERDICT_CAUSES;
 	s->operation = NCCL_OP_MAX;
 	s->wanted_ns = job->fault == FAULT_STRAGGLER ? call->time_ns : call->start_ns;
-	s->deadline_ns = s->wanted_ns + (needed > 15 * SEC ? needed : 15 * SEC);
+	s->deadline_ns = s->wanted_ns + (needed > 16 * SEC ? needed : 16 * SEC);
 }
 
 static void scenario_expect(struct scenario *s)
