@@ -141,8 +141,8 @@ static bool flights__none_done(const struct flights *f, const struct verdict_com
 {
 	if (!f->n_started || f->n_not_started || f->n_unknown || f->n_silent)
 		return false;
-	ret->cause = f->n_done || comm->n_living == (uint32_t)comm->n_ranks ? VERDICT_GPU_NOT_DONE
-									    : VERDICT_ELSEWHERE;
+	ret->cause = f->n_done || comm->n_members >= (uint32_t)comm->n_ranks ? VERDICT_GPU_NOT_DONE
+									     : VERDICT_ELSEWHERE;
 	if (f->n_done)
 		ret->culprits = f->started;
 	else

@@ -116,13 +116,29 @@ bool window__is_significant(const struct window *w, uint32_t column, double *ret
 	return doubles__beyond_chance(series, w->n, ret_waste);
 }
 
-/* Of how many slices, up to the newest, is it late in four of five, and never twice not? */
+/* Of the time that others lose to it, in the n newest. */
+static double window__mean(const struct window *w, uint32_t column, uint32_t n)
+{
+	double waste_ns = 0, duration_ns = 1;
+
+	for (uint32_t k = 0; k < n && k < w->n; k++) {
+		waste_ns += window__waste_ns(w, k, column);
+		duration_ns += window__duration_ns(w, k);
+	}
+	return waste_ns / duration_ns;
+}
+
+/* Of how many slices, up to the newest, is it late in four of five, and never twice not,
+ * and nearly as late as it is now? */
 uint32_t window__streak(const struct window *w, uint32_t column)
 {
+	double least = 0.3 * window__mean(w, column, 5);
 	uint32_t n_late = 0, streak = 0;
 
 	for (uint32_t k = 0; k < w->n && k < streak + 2; k++) {
-		bool is_late = window__waste_ns(w, k, column) >= window__limit_ns(w, k);
+		uint64_t waste_ns = window__waste_ns(w, k, column);
+		bool is_late = waste_ns >= window__limit_ns(w, k) &&
+			       waste_ns >= least * window__duration_ns(w, k);
 
 		n_late += is_late;
 		if (is_late && n_late * 5 >= (k + 1) * 4)

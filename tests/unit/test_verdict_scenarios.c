@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Jobs in virtual time, each with at most one fault, of all kinds: the judge must name each fault,
- * its rank and its number, and nothing else. VERDICT_SCENARIOS=N runs another number of them,
- * VERDICT_FIRST=N those after the first N seeds; VERDICT_SEED=S runs only the one with that seed,
- * and tells of it.
+ * its rank and its number, and nothing else. VERDICT_SCENARIOS=N runs another number of them than
+ * 500, VERDICT_FIRST=N those after the first N seeds; VERDICT_SEED=S runs only the one with that
+ * seed, and tells of it.
  */
 #include "unit.h"
 
@@ -397,7 +397,7 @@ static bool scenario_sees_straggler(const struct scenario *s)
 static void scenario_expect_straggler(struct scenario *s)
 {
 	struct job *job = &s->job;
-	uint64_t ns, needed = 30 * (job->period_ns + job->extra_ns) + 5 * SEC;
+	uint64_t ns, needed = 55 * (job->period_ns + job->extra_ns);
 	const struct job_call *call = scenario_fault_call(s, &ns);
 
 	s->expects = call && scenario_sees_straggler(s);
@@ -407,7 +407,7 @@ static void scenario_expect_straggler(struct scenario *s)
 	s->cause = VERDICT_CAUSES;
 	s->operation = NCCL_OP_MAX;
 	s->wanted_ns = job->fault == FAULT_STRAGGLER ? call->time_ns : call->start_ns;
-	s->deadline_ns = s->wanted_ns + (needed > 15 * SEC ? needed : 15 * SEC);
+	s->deadline_ns = s->wanted_ns + (needed > 16 * SEC ? needed : 16 * SEC);
 }
 
 static void scenario_expect(struct scenario *s)
@@ -739,6 +739,18 @@ struct row {
 	double *seconds;
 };
 
+/* Who is late again and again is known after so many steps: those of long ones stand apart. */
+#define SLOW_STEPS FAULTS
+#define ROWS	   (FAULTS + 1)
+
+static int scenario_row(const struct scenario *s)
+{
+	const struct job *job = &s->job;
+	bool is_straggler = job->fault == FAULT_STRAGGLER || job->fault == FAULT_GPU_STRAGGLER;
+
+	return is_straggler && job->period_ns + job->extra_ns > 7e8 ? SLOW_STEPS : (int)job->fault;
+}
+
 static int double_order(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -755,7 +767,7 @@ static void row_print(const struct row *row, const char *name)
 		median = row->seconds[row->n_named / 2];
 		most = row->seconds[row->n_named - 1];
 	}
-	printf("| %-20s | %5d | %5d | %7d | %8d | %6d | %5.1f | %6.1f |\n", name, row->n_all,
+	printf("| %-21s | %5d | %5d | %7d | %8d | %6d | %5.1f | %6.1f |\n", name, row->n_all,
 	       row->n[RIGHT], row->n[UNKNOWN], row->n[DEGRADED], row->n_named, median, most);
 }
 
@@ -782,16 +794,16 @@ TEST(scenarios)
 {
 	const char *number = getenv("VERDICT_SCENARIOS"), *seed = getenv("VERDICT_SEED");
 	const char *first = getenv("VERDICT_FIRST");
-	int n = number ? atoi(number) : 2000, n_blind = 0, n_unnamed = 0;
+	int n = number ? atoi(number) : 500, n_blind = 0;
 	struct scenario *s = malloc(sizeof(*s));
-	static struct row rows[FAULTS];
+	static struct row rows[ROWS];
 
 	for (int i = 1; i <= n; i++) {
 		struct row *row;
 
 		scenario_run(s, seed ? strtoull(seed, NULL, 10)
 				     : (uint64_t)i + (first ? atoi(first) : 0));
-		row = &rows[s->job.fault];
+		row = &rows[scenario_row(s)];
 		row->n_all++;
 		row->n[s->outcome]++;
 		n_blind += s->outcome == UNKNOWN || s->outcome == DEGRADED;
@@ -802,19 +814,16 @@ TEST(scenarios)
 		}
 		if (s->outcome > DEGRADED || seed)
 			scenario_tell(s);
-		CHECK(s->outcome <= UNNAMED);
-		n_unnamed += s->outcome == UNNAMED;
+		CHECK(s->outcome <= DEGRADED);
 		if (seed)
 			break;
 	}
 	printf("| fault | scenarios | right | unknown | degraded | named | median s | most s |\n");
-	for (int fault = 0; fault < FAULTS; fault++) {
-		row_print(&rows[fault], fault_names[fault]);
-		free(rows[fault].seconds);
+	for (int i = 0; i < ROWS; i++) {
+		row_print(&rows[i], i == SLOW_STEPS ? "straggler, slow steps" : fault_names[i]);
+		free(rows[i].seconds);
 	}
 	CHECK(n_blind * 20 <= n);
-	/* Lateness is judged by statistics: who is silent now and then accuses nobody. */
-	CHECK(n_unnamed * 1000 <= n);
 	free(s);
 }
 
