@@ -268,7 +268,8 @@ def test_json_of_diagnose():
     assert described["schema"] == [found["schema"]]
     comm = found["communicators"][0]
     rank = comm["ranks"][0]
-    assert (status, rank["culprit"], rank["process"]["state"]) == (4, True, "sleeping"), found
+    assert (status, rank["culprit"]) == (4, True), found
+    assert rank["process"]["state"] in ("sleeping", "running"), found  # it looks up now and then
     for key, real in (("communicators", comm), ("communicators[].ranks", rank),
                       ("communicators[].ranks[].process", rank["process"])):
         words = {word.removesuffix("[]") for word in described[key]}
