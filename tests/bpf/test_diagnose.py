@@ -10,6 +10,7 @@ from pathlib import Path
 import nbt
 from watched import Diagnose
 
+SIDE_BY_SIDE = True  # each watches the processes of its own job, for ten seconds and more
 SYNC = ("--sync",)
 TRAIN = "loop forever { rate 20; allreduce world 1000 fp32 }"
 # each rank keeps a beat of its own: without this one may be late at every step

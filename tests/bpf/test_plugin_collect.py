@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The agent and the real plugin together: woken, heard to the last record, let sleep again."""
+import os
 import re
 import signal
 import subprocess
@@ -83,16 +84,16 @@ def test_awake_within_a_second_asleep_within_a_second():
         return attached - start, dropped - killed, asleep - dropped
 
     for method in METHODS:
-        # the first is with the agent's start; the second 30 ms, perf links 700 ms, on a machine
-        # that has nothing else to do
-        nbt.soon(lambda how=method: measure(how), (1.5, 5, 1))
+        # the first is with the agent's start; the second is the kernel's: 30 ms, perf links 700 ms,
+        # on a machine that has nothing else to do
+        nbt.soon(lambda how=method: measure(how), (1.5, DROP_SECONDS, 1))
 
 
 def test_agents_come_and_go_under_load():
     job = Plugged()
     job.do("busy")
     total = 0
-    for i in range(20):
+    for i in range(20 if os.environ.get("NBT_LONG") else 8):
         agent = Agent("--attach", METHODS[i % 2], wait=False)
         job.wait_awake(seconds=10)
         before = job.control().n_records
