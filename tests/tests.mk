@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 # Unit tests: tests/unit/test_X.c includes the module's .c and those that it needs.
 
-UNIT_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=address,undefined \
+UNIT_FLAGS := -std=gnu11 -D_GNU_SOURCE -g1 -Og -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined -Iinclude -Isrc -I$(BUILD) -Itests/unit $(WARN) -Wno-unused-function
 UNIT_TESTS := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(filter-out %/test_api_prototypes.c,$(wildcard tests/unit/test_*.c)))
 include tests/plugin/plugin.mk

@@ -75,7 +75,7 @@ TEST(functions_of_one_operation_are_one)
 	struct nb_key plain = key_of(ADDR, HASH, 5, NCCL_FN_AllReduce);
 	struct nb_key config = key_of(ADDR, HASH, 5, NCCL_FN_AllReduceConfig);
 	struct nb_counter a = counter_of(3, 10, 20), b = counter_of(4, 30, 40);
-	struct comm *comm;
+	struct comm *comm = NULL;
 
 	for (int round = 0; round < 2; round++) { /* cumulative: a second reading adds nothing */
 		comms__begin(comms);
@@ -346,7 +346,7 @@ TEST(replays)
 	struct nb_capture capture = {.launches = 10, .last_ns = 50};
 	const enum nccl_operation op = NCCL_OP_AllReduce;
 	struct comms *comms;
-	struct comm *comm;
+	struct comm *comm = NULL;
 	uint64_t bytes;
 
 	CHECK(!comms__new(&comms));
