@@ -245,7 +245,7 @@ struct nbp_timer {
 struct nbp_loss_record {
 	__u32 reason; /* enum nbp_loss */
 	__u32 detail; /* NBP_LOSS_TIMER_REFUSED: enum nbp_timer_state */
-	__u64 count;  /* since a second or so ago, of that communicator */
+	__u64 count;  /* since it last stood still for a second, of that communicator */
 	__u64 total;
 	__u8 pad2[64];
 };

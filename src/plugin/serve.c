@@ -104,22 +104,24 @@ static void comm__count(struct comm *comm)
 }
 
 /*
- * At once, and again a second later, so that one lost record leaves no loss untold. Both times what
- * was lost since the second before.
+ * At once, and again when it has stood still until the next second, so that one lost record leaves
+ * no loss untold. Both times what was lost since it last was told again.
  */
 static void losses__report(const struct comm *comm, const _Atomic uint64_t *lost,
 			   struct told_losses *told, bool again)
 {
 	uint64_t totals[NBP_LOSS_MAX], sum = 0;
+	bool fresh;
 
 	for (int i = 0; i < NBP_LOSS_MAX; i++) {
 		totals[i] = atomic_load_explicit(&lost[i], memory_order_relaxed);
 		sum += totals[i];
 	}
-	for (int i = 0; (again || sum != told->sum) && i < NBP_LOSS_MAX; i++) {
+	fresh = sum != told->sum;
+	for (int i = 0; (again || fresh) && i < NBP_LOSS_MAX; i++) {
 		if (totals[i] != told->before[i])
 			batch__loss(&serve.batch, comm, i, totals[i] - told->before[i], totals[i]);
-		if (again)
+		if (!fresh)
 			told->before[i] = totals[i];
 	}
 	told->sum = sum;
