@@ -7,6 +7,7 @@ from pathlib import Path
 import nbt
 import servers
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 INFO = "nccl_bpftrace_process_info"
 UID = "6b8e2f4c-1d3a-4c5b-9e7f-0a1b2c3d4e5f"
 OTHER_UID = "00000000-1111-2222-3333-444444444444"
@@ -46,7 +47,7 @@ def labels_of(job, root, ranks=1):
     """The labels of process_info of one rank; those of the counters and of `ps` agree with them."""
     agent = servers.agent("--host-root", root)
     job.run()
-    series = agent.until(lambda s: s.sum("nccl_operations_total") == 3 * ranks, "the calls")
+    series = agent.until(lambda s: s.sum("nccl_operations_total") == 3 * ranks, "the calls", 60)
     series = agent.fresh()
     labels = series.get(INFO)[0][0]
     assert {l["job_id"] for l, _ in series.get("nccl_operations_total")} == {labels["job_id"]}
@@ -128,7 +129,7 @@ def test_job_in_a_pid_namespace_of_its_own():
     agent = servers.agent()
     job.run()
     series = agent.until(lambda s: s.sum("nccl_operations_total") == 6 and
-                         len(s.get(INFO)) == 2, "the calls")
+                         len(s.get(INFO)) == 2, "the calls", 60)
     for labels, _ in series.get(INFO):
         status = Path(f"/proc/{labels['pid']}/status").read_text()
         numbers = re.search(r"^NSpid:\s+(.*)$", status, re.M)[1].split()
