@@ -162,17 +162,6 @@ def test_config_file():
     assert done.returncode == 0, done
 
 
-def nobody():
-    """The agent where a user without any privilege can run it."""
-    need = nbt.need("setpriv", "util-linux")
-    place = nbt.tempdir()
-    place.chmod(0o755)
-    copy = place / "nccl-bpftrace"
-    copy.write_bytes(nbt.AGENT.read_bytes())
-    copy.chmod(0o755)
-    return [need, "--reuid", "65534", "--regid", "65534", "--clear-groups", copy]
-
-
 def run(*words):
     return subprocess.run([str(w) for w in words], text=True, capture_output=True, timeout=60,
                           stdin=subprocess.DEVNULL)
@@ -192,7 +181,7 @@ def failed_items(stdout):
 
 
 def test_without_privilege():
-    command = nobody()
+    command = nbt.as_nobody()
     for name in ("run", "ps", "diagnose"):
         one_line(run(*command, name), "root", "CAP_BPF")
     done = run(*command, "check")

@@ -2,6 +2,7 @@
 """Whose job a process is: real cgroups named as Slurm and Kubernetes name them, and a host's files."""
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import nbt
@@ -119,6 +120,30 @@ def test_cgroups_that_a_container_can_make():
     root = host([f"another_another_{OTHER_UID}", f"research_llm_{UID}"])
     job = job_in(*POD, f"pod{OTHER_UID}", OTHER_ID, "job_7", "step_9")
     assert labels_of(job, root) == expected("research/llm", "research", "llm", ID[:12])
+
+
+def test_with_the_capabilities_that_are_needed_alone():
+    """What is root's alone, below the root of another process: as a DaemonSet sees the host."""
+    bundle = {"io.kubernetes.cri.container-name": "trainer",
+              "io.kubernetes.cri.sandbox-name": "llm", "io.kubernetes.cri.sandbox-uid": UID,
+              "io.kubernetes.cri.sandbox-namespace": "research"}
+    where = f"io.containerd.runtime.v2.task/k8s.io/{ID}"
+    mount = servers.private_mounts(("/run", "mode=700", [f"containerd/{where}"]))
+    first = subprocess.Popen(["cat"], stdin=subprocess.PIPE, preexec_fn=mount)
+    nbt.defer(nbt.end_by_input, first)
+    root = Path(f"/proc/{first.pid}/root")
+    (root / "run/containerd" / where / "config.json").write_text(json.dumps({
+        "annotations": bundle}))
+    job = job_in(*POD)
+    agent = nbt.as_nobody("bpf", "perfmon", "sys_ptrace", "checkpoint_restore",
+                          "dac_read_search")
+    done = subprocess.run([*agent, "ps", "--json", "--host-root", root, "--cgroup",
+                           servers.own_cgroup()], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done
+    processes = json.loads(done.stdout)["processes"]
+    assert [p["pid"] for p in processes] == job.pids, processes
+    assert processes[0]["job_id"] == "research/llm" and \
+        processes[0]["job"]["container"] == "trainer", processes
 
 
 def test_job_in_a_pid_namespace_of_its_own():
