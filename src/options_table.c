@@ -192,7 +192,7 @@ const struct option_row option_rows[] = {
 	 "jsonl (the default), all that is known; inspector, NVIDIA Inspector's JSON lines",
 	 parse_format, 0, 0, 0},
 	{"duration", 0, "SEC", TRACING,
-	 "end after so many seconds (default: until SIGINT or SIGTERM; diagnose: 10)", parse_number,
+	 "end after so many seconds (default: until a signal; diagnose: 10)", parse_number,
 	 1, 31536000, FIELD(duration_s)},
 	{"pid", 0, "PID", TRACING | BIT(PS), "only this process; can be given more than once",
 	 parse_pid, 1, 4194304, 0},

@@ -9,6 +9,7 @@ from caller import Caller
 from loader import Agent
 from plugged import Plugged, symbols
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 MODES = ("launched", "captured", "replayed")
 
 
@@ -213,7 +214,7 @@ def test_probed_only_where_nccl_is():
     driver = nbt.tempdir() / "libcuda.so.1"
     driver.write_bytes((nbt.TARGETS / "graphs/libcuda.so.1").read_bytes())
     job = Plugged(plugin=None, nccl=None, comm=None)
-    Agent()
+    Agent("--pid", job.pid)
     job.do(f"load {driver}")
 
     def entry():

@@ -8,6 +8,7 @@ import nbt
 import servers
 from servers import NodeExporter, Prometheus
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 WINDOW = "6s"
 
 
