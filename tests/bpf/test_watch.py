@@ -9,6 +9,7 @@ from hook import PLUGIN
 from probed import is_probed, wait_probed
 
 SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
+ALONE = ("test_lost_records_accuse_nobody",)  # takes all CPUs
 STATE = "nccl_communicator_state"
 WARM_UP = "comm a; loop 20 { allreduce a 1000 fp32; pause 20 };"
 
