@@ -74,12 +74,41 @@ def test_fields():
     listed = subprocess.run(["dpkg-deb", "-c", package()], text=True, capture_output=True, check=True).stdout
     files = re.findall(r"^-(\S+) (\S+) .* \.(/\S+)$", listed, re.M)
     assert {owner for _, owner, _ in files} == {"root/root"}
-    assert {path for mode, _, path in files if mode == "rwxr-xr-x"} == {"/usr/sbin/nccl-bpftrace"}
+    assert {path for mode, _, path in files if mode == "rwxr-xr-x"} == {
+        "/usr/sbin/nccl-bpftrace", "/usr/share/doc/nccl-bpftrace/examples/slurm/task_prolog.sh"}
     for path in (CONF, PLUGIN, "/usr/share/man/man8/nccl-bpftrace.8.gz", "/usr/lib/sysusers.d/nccl-bpftrace.conf",
                  "/usr/share/man/man5/nccl-bpftrace.conf.5.gz", "/usr/share/doc/nccl-bpftrace/copyright",
                  "/usr/share/doc/nccl-bpftrace/examples/kubernetes/daemonset.yaml",
                  "/usr/share/bash-completion/completions/nccl-bpftrace"):
         assert path in [name for _, _, name in files], path
+
+
+def test_make_install():
+    """All of it, and nothing else; a configuration file that is there stays."""
+    place = nbt.tempdir()
+    command = ["make", "-C", nbt.ROOT, "install", "SETUP=true", "PREFIX=/opt/nb", f"DESTDIR={place}"]
+    for _ in range(2):
+        done = subprocess.run(command, text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        conf = place / CONF.lstrip("/")
+        conf.write_text("# edited\n")
+    found = {str(path.relative_to(place)): path.stat().st_mode & 0o777 for path in place.rglob("*")
+             if path.is_file() and "share/nccl-bpftrace/grafana" not in str(path)}
+    assert found == {
+        "etc/nccl-bpftrace.conf": 0o644,
+        "opt/nb/sbin/nccl-bpftrace": 0o755,
+        "opt/nb/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so": 0o755,
+        f"opt/nb/lib/systemd/system/{UNIT}": 0o644,
+        "opt/nb/lib/sysusers.d/nccl-bpftrace.conf": 0o644,
+        "opt/nb/share/man/man5/nccl-bpftrace.conf.5": 0o644,
+        "opt/nb/share/man/man8/nccl-bpftrace.8": 0o644,
+        "opt/nb/share/bash-completion/completions/nccl-bpftrace": 0o644,
+    }, found
+    assert conf.read_text() == "# edited\n"
+    assert "ExecStart=/opt/nb/sbin/nccl-bpftrace run " in (place / f"opt/nb/lib/systemd/system/{UNIT}").read_text()
+    done = subprocess.run([place / "opt/nb/sbin/nccl-bpftrace", "plugin", "status", "--conf", place / "none"],
+                          text=True, capture_output=True)
+    assert f"{place}/opt/nb/lib/nccl-bpftrace/" in done.stdout and "not there" not in done.stdout, done.stdout
 
 
 def test_lintian():
