@@ -192,6 +192,9 @@ class Service:
     def show(self):
         return self.manager.show(UNIT)
 
+    def status_text(self):
+        return self.show().get("StatusText", "")
+
     def series(self):
         return nbt.Series(self.file.read_text())
 
@@ -213,7 +216,7 @@ def test_the_service():
     job.run()
     expect_all(service.series, job)
     assert (service.file.stat().st_uid, service.file.stat().st_mode & 0o777) == (int(uid), 0o644)
-    nbt.wait_for(lambda: "2 NCCL processes traced, 0 cannot be" in service.show()["StatusText"], "STATUS", 10)
+    nbt.wait_for(lambda: "2 NCCL processes traced, 0 cannot be" in service.status_text(), "STATUS", 10)
     exporter = NodeExporter(service.file.parent)
     assert exporter.series().get("nccl_operations_total")
 
@@ -232,8 +235,11 @@ def test_the_service():
 
 
 def test_it_stops_cleanly():
+    """Where there is no node_exporter either."""
     service = Service()
+    service.root.run("rmdir", TEXTFILES)
     service.start()
+    nbt.wait_for(lambda: service.status_text().endswith("textfiles: none"), "STATUS", 20)
     main = int(service.show()["MainPID"])
     assert service.manager.control("stop", UNIT).returncode == 0
     shown = service.show()
