@@ -8,11 +8,12 @@ from pathlib import Path
 
 import managed
 import nbt
+import tenant
+from managed import TEXTFILES
 from servers import fake_gpus
 
 UNIT = "nccl-bpftrace.service"
 CONF = "/etc/nccl-bpftrace.conf"
-TEXTFILES = "/var/lib/prometheus/node-exporter"
 PLUGIN = "/usr/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so"
 # What dpkg, and the programs that it tells of a package, write down for themselves; and the user, which stays.
 NOTES = re.compile(r"/var/lib/(dpkg|systemd)/|/var/(cache|log)(/|$)|/etc/(passwd|group|g?shadow|sub[ug]id)-?$|"
@@ -47,17 +48,6 @@ def later_version(root, version):
 def fields(deb):
     text = subprocess.run(["dpkg-deb", "-f", deb], text=True, capture_output=True, check=True).stdout
     return dict(re.findall(r"^([\w-]+): (.*)$", text, re.M))
-
-
-def new_root():
-    """A copy of this machine that has what the package depends on, but not the package itself."""
-    root = managed.Root()
-    for program, name in (("setfacl", "acl"), ("systemd-sysusers", "systemd")):
-        if root.try_run("sh", "-c", f"command -v {program}").returncode != 0:
-            nbt.skip(f"{program} is not installed (apt: {name})")
-    root.try_run("dpkg", "--purge", "nccl-bpftrace")
-    root.run("sh", "-c", f"rm -rf {TEXTFILES} {CONF} /etc/nccl.conf; mkdir -p {TEXTFILES}")
-    return root
 
 
 def differing(before, after):
@@ -120,7 +110,7 @@ def test_lintian():
 
 def test_install_upgrade_remove_purge():
     package()
-    root = new_root()
+    root = managed.node()
     before = root.changes()
     root.run("dpkg", "-i", package())
     installed = differing(before, root.changes())
@@ -142,10 +132,17 @@ def test_install_upgrade_remove_purge():
     assert "one more" in (root.path / f"{CONF}.dpkg-dist".lstrip("/")).read_text()
     assert PLUGIN in (root.path / "etc/nccl.conf").read_text(), "an upgrade switches the plugin off"
 
-    # as the service leaves them when it is killed; and another's
-    root.run("setfacl", "-m", "u:nccl-bpftrace:rwx", TEXTFILES)
-    ours = ["nccl_bpftrace.prom", ".nccl_bpftrace.lock", ".nccl_bpftrace.prom.17.tmp",
-            "nccl_inspector_metrics_GPU-0.prom"]
+    # the service, killed so that it takes nothing away, what else it could leave, and another's
+    service = managed.Service(root, f"/lib/systemd/system/{UNIT}")
+    service.start()
+    job = tenant.start()
+    nbt.wait_for(service.file.exists, "the textfile", 30)
+    job.run()
+    tenant.expect_all(service.series, job)
+    service.manager.control("kill", "--signal=KILL", UNIT)
+    service.control("stop")
+    assert "user:nccl-bpftrace:rwx" in root.run("getfacl", "-p", TEXTFILES)
+    ours = [".nccl_bpftrace.prom.17.tmp", "nccl_inspector_metrics_GPU-0.prom"]
     root.run("sh", "-c", f"cd {TEXTFILES}; touch {' '.join(ours)} smart.prom; chown nccl-bpftrace {' '.join(ours)}")
     (root.path / "etc/nccl.conf").write_text((root.path / "etc/nccl.conf").read_text() + "NCCL_DEBUG=WARN\n")
     root.run("dpkg", "-r", "nccl-bpftrace")
@@ -162,7 +159,7 @@ def test_install_upgrade_remove_purge():
 def test_it_is_not_started_where_nothing_is():
     """In an image that is being built, or a chroot."""
     package()
-    root = new_root()
+    root = managed.node()
     root.run("dpkg", "-i", package())
     assert not list(Path(root.path / TEXTFILES.lstrip("/")).iterdir())
 
@@ -171,8 +168,7 @@ def test_the_plugin_of_the_package():
     """Stripped as it is, the tracer finds it, and it gives GPU times."""
     tree = nbt.tempdir()
     subprocess.run(["dpkg-deb", "-x", package(), tree], check=True)
-    job = nbt.Sim("comm a config; loop 300 { allreduce a 1000 fp32; synchronize; pause 10 }", ranks=2, gpu=True,
-                  plugin=tree / PLUGIN.lstrip("/"))
+    job = tenant.start(tree / PLUGIN.lstrip("/"))
     agent = nbt.Agent(*(word for pid in job.pids for word in ("--pid", pid)), preexec_fn=fake_gpus(2))
-    job.go()
-    agent.until(lambda series: series.sum("nccl_timed_operations_total") > 10, "GPU times", 60)
+    job.run()
+    tenant.expect_all(agent.series, job)

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import managed
 import nbt
+import tenant
+from managed import TEXTFILES
 from servers import NodeExporter, fake_gpus
 
 PACKAGING = nbt.ROOT / "packaging"
 UNIT = "nccl-bpftrace.service"
 CONF = PACKAGING / "nccl-bpftrace.conf"
-PLUGIN = nbt.BUILD / "libnccl-profiler-bpftrace.so"
-TEXTFILES = "/var/lib/prometheus/node-exporter"
 EXPOSURE = 17  # of 100, as systemd counts it
-TENANT = 4242
-# A plugin that sleeps looks up four times a second.
-CALLS = "comm a config; loop 200 { allreduce a 1000 fp32; allgather a 10 fp32; synchronize; pause 10 }"
 
 
 def settings(text=None):
@@ -104,30 +101,6 @@ def test_configuration_file_is_read():
         assert "conf:" not in done.stderr, done.stderr  # FILE:LINE: of a line that is refused
 
 
-def tenant():
-    """argv in front of a job: another user's, who may still write where tests do."""
-    setpriv = nbt.need("setpriv", "util-linux")
-    caps = "-all,+dac_override"
-    return [setpriv, f"--reuid={TENANT}", f"--regid={TENANT}", "--clear-groups", f"--inh-caps={caps}",
-            f"--ambient-caps={caps}"]
-
-
-def run_job():
-    job = nbt.Sim(CALLS, ranks=2, prefix=tenant(), gpu=True, plugin=PLUGIN)
-    for pid in job.pids:
-        assert Path(f"/proc/{pid}").stat().st_uid == TENANT, "the job is not another user's"
-    return job
-
-
-def expect_all(read, job):
-    """Every call of the job is counted for the right rank, and launches are timed."""
-    wanted = nbt.expected_totals(job.expected())
-    assert len(wanted) == 4
-    nbt.wait_for(lambda: nbt.counted_totals(read(), job.expected()) == wanted,
-                 f"{wanted} counted", 30, 0.2)
-    nbt.wait_for(lambda: read().sum("nccl_timed_operations_total") > 0, "GPU times", 30, 0.2)
-
-
 def trace_as(uid):
     """Without systemd: the unit's capabilities and no others, another user's job."""
     if os.geteuid() != 0:
@@ -137,7 +110,7 @@ def trace_as(uid):
     program = directory / "nccl-bpftrace"
     shutil.copy(nbt.AGENT, program)
     caps = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in capabilities())])
-    job = run_job()
+    job = tenant.start()
     agent = subprocess.Popen(
         [nbt.need("setpriv", "util-linux"), f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs",
          f"--bounding-set={caps}", f"--inh-caps={caps}", f"--ambient-caps={caps}", program, "run", "--interval", "1",
@@ -149,7 +122,7 @@ def trace_as(uid):
     status = Path(f"/proc/{agent.pid}/status").read_text()
     assert bin(int(re.search(r"^CapEff:\s+(\w+)", status, re.M)[1], 16)).count("1") == len(capabilities())
     job.run()
-    expect_all(lambda: nbt.Series(file.read_text()), job)
+    tenant.expect_all(lambda: nbt.Series(file.read_text()), job)
 
 
 def test_capabilities_suffice_without_root():
@@ -161,52 +134,24 @@ def test_capabilities_suffice_as_root():
     trace_as(0)
 
 
-class Service:
-    """The unit as `make install` puts it, in a copy of this machine, under a real systemd."""
-
-    def __init__(self):
-        self.root = managed.Root()
-        for program, package in (("setfacl", "acl"), ("systemd-sysusers", "systemd")):
-            if self.root.try_run("sh", "-c", f"command -v {program}").returncode:
-                nbt.skip(f"{program} is not installed (apt: {package})")
-        self.root.run("sh", "-c", f"rm -rf {TEXTFILES} /etc/nccl-bpftrace.conf; mkdir -p {TEXTFILES}")
-        self.root.run("make", "-C", nbt.ROOT, "install", "SETUP=true", "PREFIX=/usr/local")
-        self.root.run("systemd-sysusers", "/usr/local/lib/sysusers.d/nccl-bpftrace.conf")
-        self.manager = managed.Manager(self.root)
-        unit = (self.root.path / "usr/local/lib/systemd/system" / UNIT).read_text()
-        assert "ExecStart=/usr/local/sbin/nccl-bpftrace run " in unit
-        self.manager.add(UNIT, unit)
-        self.conf = self.root.path / "etc/nccl-bpftrace.conf"
-        self.file = self.root.path / TEXTFILES.lstrip("/") / "nccl_bpftrace.prom"
-
-    def drop_in(self, text):
-        self.root.run("mkdir", "-p", f"{self.manager.units}/{UNIT}.d")
-        self.manager.add(f"{UNIT}.d/test.conf", "[Service]\n" + text)
-
-    def start(self):
-        self.manager.start()
-        done = self.manager.control("start", UNIT)
-        nbt.defer(self.manager.control, "stop", UNIT)
-        assert done.returncode == 0, f"{done.stderr}{self.manager.control('status', UNIT).stdout}"
-
-    def show(self):
-        return self.manager.show(UNIT)
-
-    def status_text(self):
-        return self.show().get("StatusText", "")
-
-    def series(self):
-        return nbt.Series(self.file.read_text())
+def installed():
+    """As `make install` puts it."""
+    root = managed.node()
+    root.run("make", "-C", nbt.ROOT, "install", "SETUP=true", "PREFIX=/usr/local")
+    root.run("systemd-sysusers", "/usr/local/lib/sysusers.d/nccl-bpftrace.conf")
+    unit = f"/usr/local/lib/systemd/system/{UNIT}"
+    assert "ExecStart=/usr/local/sbin/nccl-bpftrace run " in root.run("cat", unit)
+    return managed.Service(root, unit)
 
 
 def test_the_service():
     """All of the unit's sandbox by systemd itself: another user's job is traced, what is told is read by node_exporter."""
-    service = Service()
+    service = installed()
     service.conf.write_text(service.conf.read_text() + "interval = 1\n")
     service.drop_in("WatchdogSec=3\nTimeoutStopSec=2\nRestartSec=1\n")
-    job = run_job()
+    job = tenant.start()
     service.start()
-    status = service.manager.status_of(UNIT)
+    status = dict(re.findall(r"^(\w+):\s*(.*)$", (service.process() / "status").read_text(), re.M))
     uid = service.root.run("id", "-u", "nccl-bpftrace").strip()
     assert status["Uid"].split() == [uid] * 4 and uid != "0", status
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), status
@@ -214,52 +159,52 @@ def test_the_service():
         assert bin(int(status[held], 16)).count("1") == len(capabilities()), status
     nbt.wait_for(service.file.exists, "the textfile")
     job.run()
-    expect_all(service.series, job)
+    tenant.expect_all(service.series, job)
     assert (service.file.stat().st_uid, service.file.stat().st_mode & 0o777) == (int(uid), 0o644)
     nbt.wait_for(lambda: "2 NCCL processes traced, 0 cannot be" in service.status_text(), "STATUS", 10)
     exporter = NodeExporter(service.file.parent)
     assert exporter.series().get("nccl_operations_total")
 
     # one that hangs is started again
-    main = int(service.show()["MainPID"])
-    os.kill(main, signal.SIGSTOP)
+    hung = service.process()
+    os.kill(int(hung.name), signal.SIGSTOP)
     nbt.wait_for(lambda: service.show()["NRestarts"] == "1" and service.show()["ActiveState"] == "active",
                  "the watchdog", 60, 0.3)
-    assert service.show()["MainPID"] != str(main)
+    assert service.process() != hung
 
     # a bad setting ends it, and stays bad
     service.conf.write_text("interval = soon\n")
-    assert service.manager.control("restart", UNIT).returncode != 0
+    assert service.control("restart").returncode != 0
     nbt.wait_for(lambda: service.show()["ActiveState"] == "failed", "the end", 10)
     assert service.show()["ExecMainStatus"] == "2"
 
 
 def test_it_stops_cleanly():
     """Where there is no node_exporter either."""
-    service = Service()
+    service = installed()
     service.root.run("rmdir", TEXTFILES)
     service.start()
     nbt.wait_for(lambda: service.status_text().endswith("textfiles: none"), "STATUS", 20)
-    main = int(service.show()["MainPID"])
-    assert service.manager.control("stop", UNIT).returncode == 0
+    process = service.process()
+    assert service.control("stop").returncode == 0
     shown = service.show()
     assert (shown["ActiveState"], shown["ExecMainStatus"], shown["Result"]) == ("inactive", "0", "success"), shown
-    assert not Path(f"/proc/{main}").exists()
+    assert not process.exists()
 
 
 def test_what_it_cannot_set_it_says():
     """The knobs of other users' jobs need one capability more."""
-    service = Service()
+    service = installed()
     service.conf.write_text("gpu-timing-budget = 5\ninterval = 1\n")
     service.drop_in("StandardError=append:/run/said\n")
     service.start()
     said = service.root.path / "run/said"
     nbt.wait_for(lambda: "CAP_DAC_OVERRIDE is missing" in said.read_text(), "what it says")
-    service.manager.control("stop", UNIT)
+    service.control("stop")
     said.write_text("")
     service.drop_in("StandardError=append:/run/said\nAmbientCapabilities=CAP_DAC_OVERRIDE\n"
                     "CapabilityBoundingSet=CAP_DAC_OVERRIDE\n")
     service.manager.control("daemon-reload")
-    assert service.manager.control("start", UNIT).returncode == 0
+    assert service.control("start").returncode == 0
     nbt.wait_for(lambda: "heartbeat" in service.file.read_text(), "the textfile")
     assert "CAP_DAC_OVERRIDE" not in said.read_text()

@@ -161,7 +161,56 @@ class Manager:
         return dict(line.split("=", 1) for line in self.control("show", unit).stdout.splitlines()
                     if "=" in line)
 
-    def status_of(self, unit):
-        """Of its main process: {name: value} of /proc/PID/status."""
-        text = Path(f"/proc/{self.show(unit)['MainPID']}/status").read_text()
-        return dict(re.findall(r"^(\w+):\s*(.*)$", text, re.M))
+
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+
+
+def node():
+    """A copy of this machine as one that has what the service needs, but not the service."""
+    root = Root()
+    for program, package in (("setfacl", "acl"), ("systemd-sysusers", "systemd")):
+        if root.try_run("sh", "-c", f"command -v {program}").returncode:
+            nbt.skip(f"{program} is not installed (apt: {package})")
+    root.run("sh", "-c", f"rm -rf {TEXTFILES} /etc/nccl-bpftrace.conf /etc/nccl.conf; mkdir -p {TEXTFILES}; "
+                         "! dpkg -s nccl-bpftrace >/dev/null 2>&1 || dpkg --purge nccl-bpftrace")
+    return root
+
+
+class Service:
+    """The service as it is installed in a root, under a real systemd."""
+
+    NAME = "nccl-bpftrace.service"
+
+    def __init__(self, root, unit):
+        self.root = root
+        self.manager = Manager(root)
+        self.manager.add(self.NAME, root.run("cat", unit))
+        self.conf = root.path / "etc/nccl-bpftrace.conf"
+        self.file = root.path / TEXTFILES.lstrip("/") / "nccl_bpftrace.prom"
+
+    def drop_in(self, text):
+        self.root.run("mkdir", "-p", f"{self.manager.units}/{self.NAME}.d")
+        self.manager.add(f"{self.NAME}.d/test.conf", "[Service]\n" + text)
+
+    def control(self, word):
+        return self.manager.control(word, self.NAME)
+
+    def start(self):
+        self.manager.start()
+        done = self.control("start")
+        nbt.defer(self.control, "stop")
+        assert done.returncode == 0, f"{done.stderr}{self.control('status').stdout}"
+
+    def show(self):
+        """Its properties."""
+        return self.manager.show(self.NAME)
+
+    def status_text(self):
+        return self.show().get("StatusText", "")
+
+    def process(self):
+        """/proc of its main process."""
+        return Path("/proc") / self.show()["MainPID"]
+
+    def series(self):
+        return nbt.Series(self.file.read_text())
