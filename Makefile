@@ -123,6 +123,7 @@ deb: all
 	ln -s $(abspath $(BUILD)) $(BUILD)/deb/tree/build
 	cd $(BUILD)/deb/tree && env -u MAKEFLAGS -u CFLAGS dpkg-buildpackage -b -us -uc -nc
 	mv $(BUILD)/deb/nccl-bpftrace_*.deb $(BUILD)
+	rm -rf $(BUILD)/deb
 
 clean:
 	rm -rf $(BUILD)

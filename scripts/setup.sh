@@ -12,7 +12,7 @@ test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fus
 	acl systemd yamllint"
 
 # `make deb` only
-deb_packages="debhelper dpkg-dev fakeroot"
+deb_packages="debhelper dpkg-dev"
 
 [ "${1:-}" = --deb ] && packages="$packages $deb_packages"
 [ "${1:-}" = --tests ] && packages="$packages $deb_packages $test_packages"
