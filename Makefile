@@ -95,7 +95,7 @@ BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 RENDERED := $(wildcard grafana/rendered)
 
 # An edited configuration is kept.
-install: all
+install: $(BUILD)/nccl-bpftrace plugin
 	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace
 	install -D -m 0755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so
 	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
@@ -114,7 +114,7 @@ endif
 
 # dpkg-buildpackage wants a tree with debian/ in it; what is built already is not built again.
 DEB_SOURCES := $(wildcard Makefile LICENSE README.md bpf grafana include packaging scripts src tests vmlinux)
-deb: all
+deb: $(BUILD)/nccl-bpftrace plugin
 	@$(SETUP) --deb
 	rm -rf $(BUILD)/deb
 	mkdir -p $(BUILD)/deb/tree
