@@ -130,16 +130,33 @@ static void environ__slurm(struct span text, struct job_identity *job)
 	job->source = JOB_SOURCE_ENVIRON;
 }
 
+/*
+ * Who starts workers says which they are; where one starts another, the inner one's word counts,
+ * and Slurm's is then about the launcher that it started. MPI_LOCALRANKID is Hydra's (MPICH, Intel
+ * MPI).
+ */
+static const struct launcher {
+	const char *local_rank, *rank;
+} launchers[] = {
+	{"LOCAL_RANK", "RANK"},
+	{"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_RANK"},
+	{"MPI_LOCALRANKID", "PMI_RANK"},
+	{"MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_RANK"},
+	{"SLURM_LOCALID", "SLURM_PROCID"}, /* the last: where there is none of the others */
+};
+
 static void environ__ranks(struct span text, struct job_identity *job)
 {
+	const struct launcher *launcher = launchers;
+	const struct launcher *last = &launchers[sizeof(launchers) / sizeof(launchers[0]) - 1];
 	struct span value;
-	bool torch = environ__get(text, "LOCAL_RANK", &value) ||
-		     environ__get(text, "TORCHELASTIC_RUN_ID", &value);
 
-	environ__field(text, torch ? "LOCAL_RANK" : "SLURM_LOCALID", valid_rank, job->local_rank,
+	if (!environ__get(text, "TORCHELASTIC_RUN_ID", &value))
+		while (launcher < last && !environ__get(text, launcher->local_rank, &value))
+			launcher++;
+	environ__field(text, launcher->local_rank, valid_rank, job->local_rank,
 		       sizeof(job->local_rank));
-	environ__field(text, torch ? "RANK" : "SLURM_PROCID", valid_rank, job->rank,
-		       sizeof(job->rank));
+	environ__field(text, launcher->rank, valid_rank, job->rank, sizeof(job->rank));
 }
 
 int job__from_environ(const char *text, size_t len, struct job_identity *ret)

@@ -77,8 +77,8 @@ const char *job__slurm_id(const struct job_identity *job);
  * entry that lacks its NUL (the text was cut there).
  *
  * Ranks: RANK alone lies (some operators set it to the node's index), so it counts only beside
- * LOCAL_RANK or TORCHELASTIC_RUN_ID. Where one of those two is set, SLURM_PROCID and SLURM_LOCALID
- * belong to the launcher that started the workers and are not used.
+ * LOCAL_RANK or TORCHELASTIC_RUN_ID. Where one of those two is set, or MPI's own, SLURM_PROCID and
+ * SLURM_LOCALID belong to the launcher that started the workers and are not used.
  * Returns 0 and fills *ret (all of it), or -ENOENT when nothing of use was found.
  */
 int job__from_environ(const char *text, size_t len, struct job_identity *ret);

@@ -61,6 +61,42 @@ TEST(environ_torchrun)
 	CHECK_STR(job.local_rank, "");
 }
 
+/* mpirun below Slurm: srun starts one daemon a node, and its numbers go on to all ranks there. */
+TEST(environ_mpi)
+{
+	struct job_identity job;
+
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("SLURM_JOB_ID=42\0SLURM_LOCALID=0\0SLURM_PROCID=1\0"
+				"OMPI_COMM_WORLD_RANK=13\0OMPI_COMM_WORLD_LOCAL_RANK=5\0"),
+			&job),
+		  0);
+	CHECK_STR(job.job_id, "42");
+	CHECK_STR(job.local_rank, "5");
+	CHECK_STR(job.rank, "13");
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("SLURM_LOCALID=0\0PMI_RANK=12\0MPI_LOCALRANKID=4\0"), &job),
+		  0);
+	CHECK_STR(job.local_rank, "4");
+	CHECK_STR(job.rank, "12");
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("MV2_COMM_WORLD_RANK=3\0MV2_COMM_WORLD_LOCAL_RANK=2\0"
+				"SLURM_LOCALID=0\0"),
+			&job),
+		  0);
+	CHECK_STR(job.local_rank, "2");
+	CHECK_STR(job.rank, "3");
+	/* a rank that is started as a torchrun of its own */
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("OMPI_COMM_WORLD_LOCAL_RANK=0\0LOCAL_RANK=7\0RANK=7\0"), &job),
+		  0);
+	CHECK_STR(job.local_rank, "7");
+	/* nothing of MPI's that tells ranks of one node apart */
+	CHECK_INT(parse(job__from_environ, ENVIRON("PMI_RANK=9\0SLURM_LOCALID=1\0"), &job), 0);
+	CHECK_STR(job.local_rank, "1");
+	CHECK_STR(job.rank, "");
+}
+
 TEST(environ_rank_alone_is_not_believed)
 {
 	struct job_identity job = {.job_id = "untouched"};
