@@ -233,8 +233,8 @@
             8,
           ),
           p.timeseries(
-            'Signatures at rest',
-            'Different calls with which ranks stand at the newest number: one is how it should be. Scrapes of a job that runs may differ.',
+            'Signatures',
+            'How many different last calls the ranks of a communicator have. At rest one is how it should be; in a job that runs scrapes differ.',
             'none',
             [p.target(
               'count by (comm, operation) (count by (comm, operation, signature) (count_values by (comm, operation) ("signature", %s)))'
