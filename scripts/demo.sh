@@ -45,6 +45,7 @@ NCCL_PROFILER_PLUGIN=$PWD/build/libnccl-profiler-bpftrace.so \
 	2>"$directory/job.log" &
 job=$!
 trap 'kill $job 2>/dev/null || true; wait $job 2>/dev/null || true' EXIT
+trap 'exit 1' HUP INT PIPE TERM # a shell that a signal ends leaves its EXIT trap undone
 sleep 2 # the job is under way when the tracer comes
 
 # of what else runs on this machine nothing is shown

@@ -183,6 +183,22 @@ static void help_option(FILE *out, const struct option_row *row)
 	fprintf(out, "  %-28s %s\n", left, row->help);
 }
 
+/* "enable disable" as "enable|disable" */
+static void help_actions(FILE *out, const char *actions)
+{
+	fputc(' ', out);
+	for (const char *c = actions; *c; c++)
+		fputc(*c == ' ' ? '|' : *c, out);
+}
+
+static void help_usage(FILE *out, const struct command_row *command)
+{
+	fprintf(out, "Usage: nccl-bpftrace %s", command->name);
+	if (command->actions)
+		help_actions(out, command->actions);
+	fprintf(out, " [OPTION]...\n%s\n\nOptions:\n", command->help);
+}
+
 void options__help(FILE *out, const struct options *options)
 {
 	const struct command_row *command = &command_rows[options->command];
@@ -190,9 +206,7 @@ void options__help(FILE *out, const struct options *options)
 	if (options->command == COMMAND_RUN)
 		help_commands(out);
 	else
-		fprintf(out, "Usage: nccl-bpftrace %s%s%s [OPTION]...\n%s\n\nOptions:\n",
-			command->name, command->actions ? " " : "", command->actions ?: "",
-			command->help);
+		help_usage(out, command);
 	for (unsigned int i = 0; i < n_option_rows; i++)
 		if (option_rows[i].help && option_rows[i].commands & 1U << options->command)
 			help_option(out, &option_rows[i]);

@@ -18,7 +18,7 @@ const struct screen_key_help screen_key_helps[] = {
 	{"f Space", "freezes the picture, and lets it go; tracing goes on"},
 	{"Ctrl-L", "draws the whole screen anew"},
 	{"h ?", "this help"},
-	{"q Ctrl-C", "ends the tracer"},
+	{"q Ctrl-C", "ends the tracer (q in this help: back)"},
 };
 const unsigned int screen_n_key_helps = ARRAY_SIZE(screen_key_helps);
 

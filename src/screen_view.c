@@ -252,8 +252,11 @@ static bool view__move(struct view *view, const struct picture *picture, int key
 static enum view_answer view__command(struct view *view, int key)
 {
 	switch (key) {
-	case 'q':
-		return VIEW_QUIT;
+	case 'q': /* as in a pager: first out of the help */
+		if (!view->help)
+			return VIEW_QUIT;
+		view->help = false;
+		break;
 	case KEY_REDRAW:
 		return VIEW_REDRAW;
 	case 'h':

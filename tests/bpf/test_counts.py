@@ -10,6 +10,7 @@ from pathlib import Path
 import nbt
 from caller import Caller
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 EVENTS = "nccl_bpftrace_events_total"
 LOST = "nccl_bpftrace_events_lost_total"
 CALLS = "nccl_operations_total"

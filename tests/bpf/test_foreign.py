@@ -18,6 +18,7 @@ from hook import PLUGIN as OURS
 from plugged import Plugged
 from servers import fake_gpus, gpu_uuid
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 FOREIGN = nbt.BUILD / "tests/plugin/libforeign.so"
 RANKS = 4
 ABI = {"2.23.4": 1, "2.25.1": 2, "2.26.5": 3, "2.27.7": 4, "2.28.9": 5, "2.30.7": 6}

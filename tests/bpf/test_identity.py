@@ -6,6 +6,7 @@ import subprocess
 import nbt
 from caller import Caller
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 INFO = "nccl_communicator_info"
 CALLS = "nccl_operations_total"
 LOST = "nccl_bpftrace_events_lost_total"

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What the judge is told, seen by the states of communicators in the textfile."""
+import os
+import signal
 import time
 
 import nbt
 from hook import PLUGIN
 from probed import is_probed, wait_probed
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
+ALONE = ("test_lost_records_accuse_nobody",)  # takes all CPUs
 STATE = "nccl_communicator_state"
 WARM_UP = "comm a; loop 20 { allreduce a 1000 fp32; pause 20 };"
 
@@ -213,6 +217,9 @@ def test_lost_records_accuse_nobody():
                   args=["--sync"])
     agent = agent_of(job, "--ring-size", "4K", "--stuck-after", 2)
     job.go()
+    os.kill(agent.pid, signal.SIGSTOP)  # else it may keep up
+    time.sleep(2)
+    os.kill(agent.pid, signal.SIGCONT)
     agent.until(lambda s: s.one("nccl_bpftrace_events_lost_total", reason="ring_full") > 1000,
                 "lost records", 20)
     stays(agent, ["healthy", "unknown", "degraded_sight"], 10)

@@ -16,6 +16,8 @@ import servers
 import teller
 from teller import ALLGATHER, ALLREDUCE, BROADCAST, REDUCESCATTER, Teller
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
+
 
 class Recording:
     """`nccl-bpftrace record`, attached when the constructor returns."""

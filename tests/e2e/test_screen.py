@@ -15,6 +15,7 @@ import servers
 from panes import Pane, words
 from servers import Crowd, private_hostname
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 SIZES = ((80, 24), (200, 50))
 FOOT = " q quit  Enter open  s sort  r reverse  / filter  f freeze  h help"
 JOB = ("comm world config; split tensor world 4; "

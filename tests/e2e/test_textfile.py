@@ -15,6 +15,8 @@ import nbt
 import servers
 from servers import (Crowd, NodeExporter, fake_gpus, gpu_uuid, private_mounts, promtool)
 
+SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
+
 # Whatever a job does, no label has another name.
 LABELS = {
     "version", "libbpf", "kernel", "state", "reason", "job_id", "UUID", "pid", "namespace", "pod",

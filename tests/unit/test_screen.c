@@ -625,6 +625,9 @@ TEST(help_names_all_keys_at_80_x_24)
 	CHECK_INT(view.page, PAGE_OVERVIEW);
 	view__key(&view, &picture, KEY_ESCAPE);
 	CHECK(strstr(draw(&view, &picture, 80, 24), "STATE"));
+	view__key(&view, &picture, 'h');
+	CHECK_INT(view__key(&view, &picture, 'q'), VIEW_CHANGED);
+	CHECK(strstr(draw(&view, &picture, 80, 24), "STATE"));
 	CHECK_INT(view__key(&view, &picture, 'q'), VIEW_QUIT);
 	CHECK_INT(view__key(&view, &picture, KEY_REDRAW), VIEW_REDRAW);
 	CHECK_INT(view__key(&view, &picture, KEY_UNKNOWN), VIEW_SAME);
