@@ -107,6 +107,13 @@ def test_configuration_changes_what_it_says():
     assert "exported_pod" in (directory / "dashboards/nccl-job.json").read_text()
 
 
+def test_any_threshold_may_be_0():
+    names = ("lateShare", "lastShare", "nodeLateRatio", "nodeLateSeconds", "nodeLateMinNodes",
+             "driftRatio", "driftMinSeconds", "sampleRatioMin", "stillSeconds", "inFlightSeconds")
+    directory = panels.render(dict.fromkeys(names, 0))
+    promtool("check", "rules", directory / "rules.yaml", directory / "alerts.yaml")
+
+
 def test_rules_are_clean():
     promtool("check", "rules", "--lint=all", panels.RENDERED / "rules.yaml",
              panels.RENDERED / "alerts.yaml")
