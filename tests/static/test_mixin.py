@@ -157,6 +157,15 @@ def test_alertmanager_takes_the_sample():
     assert done.returncode == 0 and "6 inhibit rules" in done.stdout, done.stdout + done.stderr
 
 
+def test_each_priority_has_its_receiver():
+    for priority, receiver in (("P0", "page"), ("P1", "chat"), ("P2", "ticket")):
+        done = subprocess.run([nbt.need("amtool", "prometheus-alertmanager"), "config", "routes",
+                               "test", f"--config.file={GRAFANA / 'alertmanager.yml'}",
+                               f"--verify.receivers=nccl-{receiver}", f"priority={priority}"],
+                              text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_panels_parse():
     """Every expression of a panel or a variable, as a rule."""
     text = "groups:\n- name: panels\n  rules:\n"
