@@ -24,6 +24,7 @@ struct tracer_options command__tracer_options(const struct options *options)
 			},
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
+		.host_root = options->host_root,
 		.fuse = options->fuse,
 		.handover_after_ns = options->handover_after_s * NSEC_PER_SEC,
 		.knobs =
