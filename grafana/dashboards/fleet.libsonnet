@@ -47,8 +47,8 @@
             'Alive: their file is young enough to be believed.',
             'none',
             [
-              p.now('count(%s < %d)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'alive'),
-              p.now('count(%s >= %d)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'stale'),
+              p.now('count(%s < %d) or vector(0)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'alive'),
+              p.now('count(%s >= %d) or vector(0)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'stale'),
             ],
             6,
           ),
@@ -116,7 +116,7 @@
         ]],
         ['Over time', [
           p.timeseries(
-            'Communicators by state',
+            'Communicators by state, over time',
             'Each communicator once, however many nodes it has.',
             'none',
             [p.target('sum by (state) (%s)' % r('state:nccl_communicator_state:count'), '{{state}}')],
@@ -129,7 +129,7 @@
             [p.target('sum by (state) (%s)' % raw('nccl_bpftrace_processes'), '{{state}}')],
           ),
         ]],
-        ['Agents', [
+        ['Health of the agents', [
           p.timeseries(
             'Oldest heartbeat',
             'Age of the oldest file of all nodes. Beyond %d s what it says is believed no more.' % c.agentStaleSeconds,

@@ -110,7 +110,7 @@
             [p.target('time() - min by (comm) (%s)' % comm('nccl_oldest_in_flight_start_timestamp_seconds'), '{{comm}}')],
           ),
         ]],
-        ['Ranks', [
+        ['Who is late', [
           p.barGauge(
             'Ranks by lateness',
             'Share of the time by which a rank calls behind the first one of its node.',
@@ -233,8 +233,8 @@
             8,
           ),
           p.timeseries(
-            'Signatures at rest',
-            'Different calls with which ranks stand at the newest number: one is how it should be. Scrapes of a job that runs may differ.',
+            'Signatures',
+            'How many different last calls the ranks of a communicator have. At rest one is how it should be; in a job that runs scrapes differ.',
             'none',
             [p.target(
               'count by (comm, operation) (count by (comm, operation, signature) (count_values by (comm, operation) ("signature", %s)))'

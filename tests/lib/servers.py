@@ -127,14 +127,16 @@ class NodeExporter(Server):
 
 
 class Prometheus(Server):
-    def __init__(self, node_exporter, interval="500ms"):
+    def __init__(self, node_exporter, interval="500ms", honor_labels=False, labels=()):
+        """labels: what it puts on every series, as it does with the target's pod on Kubernetes."""
         program = nbt.need("prometheus", "prometheus")
         directory = nbt.tempdir()
         config = directory / "prometheus.yml"  # JSON is YAML
         config.write_text(json.dumps({
             "global": {"scrape_interval": interval, "scrape_timeout": interval},
-            "scrape_configs": [{"job_name": "node", "static_configs": [
-                {"targets": [f"{LOOPBACK}:{node_exporter.port}"]}]}]}))
+            "scrape_configs": [{"job_name": "node", "honor_labels": honor_labels,
+                                "static_configs": [
+                {"targets": [f"{LOOPBACK}:{node_exporter.port}"], "labels": dict(labels)}]}]}))
         super().__init__(lambda address: [
             program, f"--config.file={config}", f"--web.listen-address={address}",
             f"--storage.tsdb.path={directory}/db"])
