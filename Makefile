@@ -4,6 +4,7 @@
 # make test       every layer of tests (root; what cannot run here is skipped with its reason)
 # make bench      what tracing costs here (root)
 # make test-nccl-versions   against every release of the real library (needs PyPI)
+# make grafana    dashboards and rules from their source
 # make format     clang-format; make install PREFIX= DESTDIR=
 
 BUILD := build
@@ -76,6 +77,7 @@ include src/plugin/plugin.mk
 include tests/sim/sim.mk
 include tests/tests.mk
 include tests/bench/bench.mk
+include grafana/grafana.mk
 
 demo: all
 	@scripts/demo.sh

@@ -8,7 +8,8 @@ packages="gcc libc6-dev make clang bpftool libbpf-dev libelf-dev zlib1g-dev libc
 
 # Tests only; a test that misses one says so.
 test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fuse3 libfuse3-dev
-	gcc-aarch64-linux-gnu libc6-dev-arm64-cross libclang-rt-dev groff-base"
+	gcc-aarch64-linux-gnu libc6-dev-arm64-cross libclang-rt-dev groff-base jsonnet
+	prometheus-alertmanager"
 
 [ "${1:-}" = --tests ] && packages="$packages $test_packages"
 # Ubuntu has bpftool in linux-tools-common and no package of that name.
