@@ -5,7 +5,9 @@
 # make bench      what tracing costs here (root)
 # make test-nccl-versions   against every release of the real library (needs PyPI)
 # make grafana    dashboards and rules from their source
-# make format     clang-format; make install PREFIX= DESTDIR=
+# make format     clang-format
+# make install PREFIX= DESTDIR=    program, plugin, service, man pages, completion
+# make deb        a Debian package in build/
 
 BUILD := build
 PREFIX ?= /usr/local
@@ -32,7 +34,7 @@ BPF_SOURCES := $(BPF_FIRST) $(filter-out $(BPF_FIRST),$(wildcard bpf/*.bpf.c))
 BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
-.PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install clean
+.PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install deb clean
 all: $(BUILD)/nccl-bpftrace plugin sim
 
 # Everything below needs packages; setup does nothing when they are there.
@@ -89,13 +91,41 @@ format:
 test-nccl-versions: $(PLUGIN) | setup
 	@scripts/nccl-versions.py $(ARGS)
 
-install: all
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+# Dashboards and rules, as rendered.
+RENDERED := $(wildcard grafana/rendered)
+
+# An edited configuration is kept.
+install: $(BUILD)/nccl-bpftrace plugin
 	install -D -m 0755 $(BUILD)/nccl-bpftrace $(DESTDIR)$(PREFIX)/sbin/nccl-bpftrace
-	install -D -m 0755 $(PLUGIN) \
-		$(DESTDIR)$(PREFIX)/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so
+	install -D -m 0755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so
 	install -D -m 0644 src/man/nccl-bpftrace.8 $(DESTDIR)$(PREFIX)/share/man/man8/nccl-bpftrace.8
-	install -D -m 0644 packaging/nccl-bpftrace.bash-completion \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/nccl-bpftrace
+	install -D -m 0644 src/man/nccl-bpftrace.conf.5 $(DESTDIR)$(PREFIX)/share/man/man5/nccl-bpftrace.conf.5
+	install -D -m 0644 packaging/nccl-bpftrace.bash-completion $(BASHDIR)/nccl-bpftrace
+	install -D -m 0644 packaging/nccl-bpftrace.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/nccl-bpftrace.conf
+	install -d -m 0755 $(DESTDIR)$(UNITDIR)
+	sed 's,@SBINDIR@,$(PREFIX)/sbin,' packaging/nccl-bpftrace.service >$(DESTDIR)$(UNITDIR)/nccl-bpftrace.service
+	chmod 0644 $(DESTDIR)$(UNITDIR)/nccl-bpftrace.service
+	[ -e $(DESTDIR)/etc/nccl-bpftrace.conf ] || \
+		install -D -m 0644 packaging/nccl-bpftrace.conf $(DESTDIR)/etc/nccl-bpftrace.conf
+ifneq ($(RENDERED),)
+	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/nccl-bpftrace/grafana
+	cp -R $(RENDERED)/. $(DESTDIR)$(PREFIX)/share/nccl-bpftrace/grafana
+endif
+
+# dpkg-buildpackage wants a tree with debian/ in it; what is built already is not built again.
+DEB_SOURCES := $(wildcard Makefile LICENSE README.md bpf grafana include packaging scripts src tests vmlinux)
+deb: $(BUILD)/nccl-bpftrace plugin
+	@$(SETUP) --deb
+	rm -rf $(BUILD)/deb
+	mkdir -p $(BUILD)/deb/tree
+	cp -a $(DEB_SOURCES) $(BUILD)/deb/tree
+	cp -a packaging/debian $(BUILD)/deb/tree/debian
+	ln -s $(abspath $(BUILD)) $(BUILD)/deb/tree/build
+	cd $(BUILD)/deb/tree && env -u MAKEFLAGS -u CFLAGS dpkg-buildpackage -b -us -uc -nc
+	mv $(BUILD)/deb/nccl-bpftrace_*.deb $(BUILD)
+	rm -rf $(BUILD)/deb
 
 clean:
 	rm -rf $(BUILD)

@@ -9,9 +9,13 @@ packages="gcc libc6-dev make clang bpftool libbpf-dev libelf-dev zlib1g-dev libc
 # Tests only; a test that misses one says so.
 test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fuse3 libfuse3-dev
 	gcc-aarch64-linux-gnu libc6-dev-arm64-cross libclang-rt-dev groff-base jsonnet
-	prometheus-alertmanager"
+	prometheus-alertmanager acl systemd yamllint"
 
-[ "${1:-}" = --tests ] && packages="$packages $test_packages"
+# `make deb` only
+deb_packages="debhelper dpkg-dev"
+
+[ "${1:-}" = --deb ] && packages="$packages $deb_packages"
+[ "${1:-}" = --tests ] && packages="$packages $deb_packages $test_packages"
 # Ubuntu has bpftool in linux-tools-common and no package of that name.
 if grep -q '^ID=ubuntu' /etc/os-release && ! apt-cache show bpftool >/dev/null 2>&1; then
 	packages=$(echo "$packages" | sed 's/\bbpftool\b/linux-tools-common/')

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "commands.h"
+#include "pid_namespace.h"
 #include "plugin_conf.h"
 #include "sanitize.h"
 #include "util.h"
@@ -95,6 +96,18 @@ static void check__kernel(struct check *check)
 		    "Linux 5.15 or later is needed (attach cookies)", "Linux %s", kernel.release);
 	check__item(check, "btf", !access("/sys/kernel/btf/vmlinux", R_OK),
 		    "use a kernel built with CONFIG_DEBUG_INFO_BTF=y", "/sys/kernel/btf/vmlinux");
+}
+
+/* Nothing more can be tried where it is another one. */
+static bool check__pid_namespace(struct check *check)
+{
+	bool is_host = pid_namespace__is_host();
+
+	check__item(
+		check, "PID namespace", is_host, PID_NAMESPACE_MEND,
+		is_host ? "the host's"
+			: "not the host's, or /proc is another's: process numbers do not match");
+	return is_host;
 }
 
 static void check__textfile_dir(struct check *check)
@@ -299,7 +312,8 @@ int cmd_check(const struct options *options)
 
 	check__kernel(&check);
 	check__privilege(&check);
-	check__tracing(&check);
+	if (check__pid_namespace(&check))
+		check__tracing(&check);
 	check__plugin_conf(&check);
 	check__textfile_dir(&check);
 	if (options->json)

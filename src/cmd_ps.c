@@ -66,6 +66,15 @@ static json_t *json_of_foreign(const struct process *process)
 		"abi", process__foreign_version(process, &why));
 }
 
+/* Empty texts: not known, or there is none. */
+static json_t *json_of_job(const struct job_identity *job)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "slurm_step", job->step,
+			 "local_rank", job->local_rank, "namespace", job->namespace, "pod",
+			 job->pod, "container", job->container, "pod_uid", job->pod_uid,
+			 "container_id", job->container_id);
+}
+
 static json_t *json_of_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
@@ -82,13 +91,14 @@ static json_t *json_of_process(struct tracer *tracer, const struct process *proc
 		if (gpu)
 			json_add_uuid(gpus, gpu->uuid);
 	}
-	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s?}", "pid",
+	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:s, s:o, s:s, s:o, s:o, s:s?}", "pid",
 			 process->tgid, "command",
 			 sanitize__text(process->info.command, command, sizeof(command)), "library",
 			 sanitize__text(library->path[0] ? library->path : library->name, path,
 					sizeof(path)),
 			 "nccl_version", nccl_version__format(library->image.version, version),
-			 "gpus", gpus, "job_id", process->info.job.job_id, "plugin",
+			 "gpus", gpus, "job_id", process->info.job.job_id, "job",
+			 json_of_job(&process->info.job), "plugin",
 			 plugin_state__name(process__plugin(process)), "other_plugin",
 			 json_of_foreign(process), "communicators", comms, "not_known", unknown);
 }
@@ -138,6 +148,16 @@ static void print_foreign(const struct process *process)
 		printf(" (%s)\n", why);
 }
 
+static void print_job(const struct job_identity *job)
+{
+	if (job->job_id[0])
+		printf("  job %s", job->job_id);
+	if (job->step[0])
+		printf("  step %s", job->step);
+	if (job->container[0])
+		printf("  container %s", job->container);
+}
+
 static void print_process(struct tracer *tracer, const struct process *process)
 {
 	const struct library *library = process__nccl(process);
@@ -145,13 +165,14 @@ static void print_process(struct tracer *tracer, const struct process *process)
 	const char *unknown = command__not_known(process);
 	char version[16], command[64], path[512];
 
-	printf("%u  %s  NCCL %s  %s%s%s%s%s\n", process->tgid,
+	printf("%u  %s  NCCL %s  %s", process->tgid,
 	       sanitize__text(process->info.command, command, sizeof(command)),
 	       nccl_version__format(library->image.version, version),
-	       sanitize__text(library__shown(library), path, sizeof(path)),
-	       process->info.job.job_id[0] ? "  job " : "", process->info.job.job_id,
-	       plugin == PLUGIN_ABSENT ? "" : "  plugin ",
-	       plugin == PLUGIN_ABSENT ? "" : plugin_state__name(plugin));
+	       sanitize__text(library__shown(library), path, sizeof(path)));
+	print_job(&process->info.job);
+	if (plugin != PLUGIN_ABSENT)
+		printf("  plugin %s", plugin_state__name(plugin));
+	putchar('\n');
 	for (struct comm *c = comms__first(tracer__comms(tracer)); c; c = c->hh.next)
 		if (c->key.tgid == process->tgid)
 			print_comm(tracer, c);

@@ -7,6 +7,7 @@
 #include "inspector_file.h"
 #include "logline.h"
 #include "screen.h"
+#include "service.h"
 #include "textfile.h"
 #include "util.h"
 #include "verdict_log.h"
@@ -28,6 +29,7 @@ struct run {
 	struct screen *screen;				      /* one of the two */
 	struct logline *logline;
 	struct verdict_log *verdict_log; /* beside the line */
+	struct service *service;	 /* NULL: no service manager */
 	struct loop_source *interval, *redraw, *end;
 	int last_write_err;
 	uint64_t last_line_ns;
@@ -96,11 +98,25 @@ static void run__refresh(struct run *run)
 	run__settle(run);
 }
 
+/* What `systemctl status` shows. */
+static void run__tell_status(struct run *run)
+{
+	struct tracer_census census = tracer__census(run->tracer);
+
+	service__tell(run->service,
+		      "STATUS=%u NCCL processes traced, %u cannot be; textfiles: %.200s",
+		      census.traced, census.unsupported,
+		      !run->dir		    ? "none"
+		      : run->last_write_err ? strerror(-run->last_write_err)
+					    : run->dir);
+}
+
 static void run__publish(struct run *run)
 {
 	run__refresh(run);
 	run__write_textfile(run);
 	run__write_line(run);
+	run__tell_status(run);
 	tracer__expire(run->tracer);
 }
 
@@ -131,6 +147,7 @@ static void on_settled(void *ctx)
 
 	run__refresh(run);
 	run__write_textfile(run);
+	run__tell_status(run);
 }
 
 static int run__open_textfile(struct run *run)
@@ -218,6 +235,18 @@ static int run__open_tracer(struct run *run, const char **ret_why)
 	return loop__new(&run->loop) ?: tracer__new(&run->tracer, run->loop, &options, ret_why);
 }
 
+static int run__open_service(struct run *run)
+{
+	int err = service__new(&run->service, run->loop);
+
+	if (err)
+		fprintf(stderr,
+			"nccl-bpftrace: NOTIFY_SOCKET or WATCHDOG_USEC of the environment is of no "
+			"use (%s): unset them, or start it by its service manager\n",
+			strerror(-err));
+	return err;
+}
+
 static int run__open_watch(struct run *run)
 {
 	const struct verdict_options options = {
@@ -237,10 +266,14 @@ static int run__trace(struct run *run, const char **ret_why)
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	err = run__open_sinks(run) ?: run__add_timers(run);
 	command__tell_of_foreign(run->tracer);
+	command__tell_of_knobs(run->options);
 	err = err ?: tracer__start(run->tracer, on_settled, run);
 	if (err)
 		return err;
+	/* Not when all that runs is attached to: a job that is slow to read must not delay it. */
+	service__tell(run->service, "READY=1");
 	err = loop__run(run->loop);
+	service__tell(run->service, "STOPPING=1");
 	run__publish(run);
 	return err;
 }
@@ -255,6 +288,7 @@ static void run__close(struct run *run)
 	verdict_log__free(run->verdict_log);
 	inspector_files__free(run->inspector);
 	textfile__free(run->textfile);
+	service__free(run->service);
 	loop__free(run->loop);
 }
 
@@ -265,7 +299,7 @@ int cmd_run(const struct options *options)
 	int err = run__open_tracer(&run, &why) ?: run__open_watch(&run);
 
 	/* Without privilege the directory would be to blame for it: the tracer comes first. */
-	if (!err && run__open_textfile(&run)) {
+	if (!err && (run__open_service(&run) || run__open_textfile(&run))) {
 		run__close(&run);
 		return EXIT_USAGE;
 	}

@@ -2,10 +2,12 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include "commands.h"
+#include "nccl_bpftrace_plugin.h"
 #include "sanitize.h"
 #include "util.h"
 
@@ -21,6 +23,7 @@ struct tracer_options command__tracer_options(const struct options *options)
 			},
 		.n_pids = options->n_pids,
 		.cgroup = options->cgroup,
+		.host_root = options->host_root,
 		.fuse = options->fuse,
 		.handover_after_ns = options->handover_after_s * NSEC_PER_SEC,
 		.knobs =
@@ -85,6 +88,28 @@ static void on_foreign(void *ctx, const struct process *process, int version)
 		snprintf(outcome, sizeof(outcome), "not followed: %s", process->foreign.why);
 	fprintf(stderr, "nccl-bpftrace: process %u: profiler plugin %s: %s\n", process->tgid,
 		sanitize__text(library__shown(mapping->library), path, sizeof(path)), outcome);
+}
+
+static bool may_write_to_jobs(void)
+{
+	cap_flag_value_t value = CAP_CLEAR;
+	cap_t caps = cap_get_proc();
+	bool may = caps && !cap_get_flag(caps, CAP_DAC_OVERRIDE, CAP_EFFECTIVE, &value) &&
+		   value == CAP_SET;
+
+	cap_free(caps);
+	return may;
+}
+
+void command__tell_of_knobs(const struct options *options)
+{
+	bool asked = options->gpu_budget_ppm != NBP_DEFAULT_BUDGET_PPM || options->kernel_timer;
+
+	if (asked && !may_write_to_jobs())
+		fprintf(stderr,
+			"nccl-bpftrace: --gpu-timing-budget and --kernel-timer have no effect on "
+			"other users' jobs: they are written into the plugin's memory, for which "
+			"CAP_DAC_OVERRIDE is missing\n");
 }
 
 void command__tell_of_foreign(struct tracer *tracer)

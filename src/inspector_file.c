@@ -121,7 +121,7 @@ static void files__add(struct inspector_files *files, struct inspector_gpu *gpu,
 	struct inspector_owner owner = {.tgid = operation->comm->key.tgid};
 
 	if (process && process->has_info) {
-		owner.job_id = process->info.job.job_id;
+		owner.job_id = job__slurm_id(&process->info.job);
 		owner.cluster = process->info.job.cluster;
 	}
 	if (process__has_inspector(process) || (gpu && gpu->is_left))

@@ -29,7 +29,7 @@
 /* What a process adds to its operations' labels; "" or NULL: not known. */
 struct inspector_owner {
 	uint32_t tgid;
-	const char *job_id, *cluster;
+	const char *job_id, *cluster; /* Slurm's, as the label is slurm_job_id */
 };
 
 struct inspector_bucket;

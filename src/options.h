@@ -35,7 +35,7 @@ struct options {
 	enum command_id command;
 	const char *action;	  /* of a command that has some: one of its row's */
 	const char *textfile_dir; /* NULL: the default, when it exists */
-	const char *cgroup, *cluster, *config;
+	const char *cgroup, *cluster, *config, *host_root;
 	const char *conf, *plugin; /* NULL: NCCL's own file; this program's own plugin */
 	const char *output;	   /* "-": standard output */
 	enum record_format format;

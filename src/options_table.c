@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cgroup.h"
 #include "options_private.h"
@@ -180,6 +181,17 @@ static int parse_cgroup(struct options *options, const char *value, const struct
 	return 0;
 }
 
+static int parse_directory(struct options *options, const char *value, const struct option_row *row)
+{
+	struct stat st;
+
+	if (stat(value, &st) || !S_ISDIR(st.st_mode))
+		return options__refuse(options, "--%s: '%s' is not a directory: give one that is",
+				       row->name, value);
+	*(const char **)field(options, row) = value;
+	return 0;
+}
+
 const struct option_row option_rows[] = {
 	{"textfile-dir", 0, "DIR", BIT(RUN) | BIT(CHECK),
 	 "write nccl_bpftrace.prom there (default: /var/lib/prometheus/node-exporter if it exists)",
@@ -192,13 +204,16 @@ const struct option_row option_rows[] = {
 	 "jsonl (the default), all that is known; inspector, NVIDIA Inspector's JSON lines",
 	 parse_format, 0, 0, 0},
 	{"duration", 0, "SEC", TRACING,
-	 "end after so many seconds (default: until a signal; diagnose: 10)", parse_number,
-	 1, 31536000, FIELD(duration_s)},
+	 "end after so many seconds (default: until a signal; diagnose: 10)", parse_number, 1,
+	 31536000, FIELD(duration_s)},
 	{"pid", 0, "PID", TRACING | BIT(PS), "only this process; can be given more than once",
 	 parse_pid, 1, 4194304, 0},
 	{"cgroup", 0, "PATH", TRACING | BIT(PS),
 	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_cgroup,
 	 .offset = FIELD(cgroup)},
+	{"host-root", 0, "DIR", LASTING | BIT(PS),
+	 "the host's root, where names of pods and containers are (/proc/1/root)", parse_directory,
+	 .offset = FIELD(host_root)},
 	{"no-ui", 0, NULL, BIT(RUN), "log lines, even on a terminal", parse_flag,
 	 .offset = FIELD(no_ui)},
 	{"cluster", 0, "NAME", BIT(RUN),

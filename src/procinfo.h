@@ -16,7 +16,15 @@ struct procinfo {
 	struct job_identity job;
 };
 
-/* A helper_work_fn: arg is a uint32_t pid, the reply a struct procinfo. */
+struct procinfo_question {
+	uint32_t pid;
+	const char *host_root; /* see job_names__find() */
+};
+
+/*
+ * A helper_work_fn: arg is a struct procinfo_question, the reply a struct procinfo; of a process in
+ * a container a second one follows, with names: a disk on which they stand may be slow.
+ */
 int procinfo__work(void *arg, int reply_fd);
 
 /* A reply is foreign input: true when every text ends inside its field. */

@@ -51,7 +51,7 @@ struct picture_operation {
 
 struct picture_comm {
 	uint64_t hash; /* 0: not known */
-	char label[32], name[64], job[64];
+	char label[32], name[64], job[JOB_ID_SIZE];
 	int32_t n_ranks, n_nodes; /* 0: not known */
 	unsigned int first_rank, n_local;
 	bool judged; /* there is a verdict */

@@ -46,6 +46,17 @@ static int textfile__open(struct textfile *tf)
 	return 0;
 }
 
+/* A dead agent of another user may have left one: to lock it, reading is enough (but on NFS). */
+static int lock__open(int dirfd)
+{
+	const int flags = O_NOFOLLOW | O_CLOEXEC;
+	int fd = openat(dirfd, LOCK_NAME, O_RDWR | O_CREAT | flags, 0600);
+
+	if (fd < 0 && errno == EACCES)
+		fd = openat(dirfd, LOCK_NAME, O_RDONLY | flags);
+	return fd;
+}
+
 /*
  * Two agents would take turns in one file. The kernel lets go of the lock of one that dies. One
  * that ends removes the name first: a lock on a file without a name is nobody's.
@@ -57,8 +68,7 @@ static int textfile__lock(struct textfile *tf)
 	while (!st.st_nlink) {
 		if (tf->lockfd >= 0)
 			close(tf->lockfd);
-		tf->lockfd = openat(tf->dirfd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-				    0600);
+		tf->lockfd = lock__open(tf->dirfd);
 		if (tf->lockfd < 0)
 			return -errno;
 		if (flock(tf->lockfd, LOCK_EX | LOCK_NB))

@@ -259,9 +259,9 @@ static void fill_process(struct prom *prom, const struct textfile_source *src,
 		nccl_version__format(library->image.version, s.version);
 	series__begin(&s, prom, src, process, row->gpu);
 	s.labels[n++] = number(s.pid, process->tgid, 1);
-	s.labels[n++] = ""; /* namespace, */
-	s.labels[n++] = ""; /* pod, */
-	s.labels[n++] = ""; /* container: not looked for */
+	s.labels[n++] = process->info.job.namespace;
+	s.labels[n++] = process->info.job.pod;
+	s.labels[n++] = process->info.job.container;
 	s.labels[n++] = process->info.job.step;
 	s.labels[n++] = process->info.job.local_rank;
 	s.labels[n++] = process->info.command;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <uthash.h>
 
+#include "job.h"
 #include "timing.h"
 
 #define TIMING_N_BOUNDS	  8
@@ -66,7 +67,7 @@ struct timing_series {
 /* A job on a GPU. */
 struct timing_job {
 	struct timing_job_key {
-		char job_id[64];
+		char job_id[JOB_ID_SIZE];
 		char uuid[48];
 	} key;
 	char cluster[64];

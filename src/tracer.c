@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pid_namespace.h"
 #include "tracer_private.h"
 
 #define TICK_NS	       (100 * NSEC_PER_MSEC) /* the ring's oldest record waits no longer */
@@ -86,8 +87,12 @@ void tracer__need_tick(struct tracer *tracer)
 
 static int tracer__open(struct tracer *tracer, const char **ret_why)
 {
-	int err = probe__new(&tracer->probe, &tracer->options.probe, ret_why);
+	int err;
 
+	*ret_why = "processes have other numbers here: " PID_NAMESPACE_MEND;
+	if (!pid_namespace__is_host())
+		return -ENOTSUP;
+	err = probe__new(&tracer->probe, &tracer->options.probe, ret_why);
 	if (err)
 		return err;
 	*ret_why = "the kernel refused to tell of the ends of processes";

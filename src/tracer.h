@@ -22,6 +22,7 @@
 
 #define TRACER_MAX_PIDS	     64
 #define TRACER_MAX_LISTENERS 8
+#define DEFAULT_HOST_ROOT    "/proc/1/root" /* also where we see another root than the host's */
 
 struct tracer_options {
 	struct probe_options probe;
@@ -33,6 +34,7 @@ struct tracer_options {
 	uint64_t handover_after_ns; /* see handover.h; 0: never */
 	const char *cgroup;	    /* only processes in it; NULL: all */
 	const char *gpu_root;	    /* GPU_PROC_ROOT */
+	const char *host_root;	    /* of what names pods and containers; NULL: the default */
 	struct knobs knobs;	    /* of every plugin that is heard; only with attach */
 };
 

@@ -85,10 +85,12 @@ static void on_info_done(void *ctx, int status)
 void tracer__ask_info(struct tracer *tracer, struct process *process)
 {
 	struct question *q = question__new(tracer, process->tgid);
+	struct procinfo_question asked = {process->tgid,
+					  tracer->options.host_root ?: DEFAULT_HOST_ROOT};
 	const struct helper_job job = {
 		.work = procinfo__work,
-		.arg = &process->tgid,
-		.arg_size = sizeof(process->tgid),
+		.arg = &asked,
+		.arg_size = sizeof(asked),
 		.message = on_info_message,
 		.done = on_info_done,
 		.ctx = q,

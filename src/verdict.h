@@ -46,6 +46,7 @@ enum verdict_state {
 enum verdict_cause {
 	VERDICT_NO_CAUSE,
 	VERDICT_MISSING_CALL,	 /* the culprits have not called what their peers have called */
+	VERDICT_MISSING_LAUNCH,	 /* nor launched their CUDA graphs as often as these */
 	VERDICT_GPU_NOT_STARTED, /* all called; the culprits' GPUs are busy with something before it
 				  */
 	VERDICT_GPU_NOT_DONE,  /* all called, all GPUs are at it, none gets done: link or network */
@@ -126,6 +127,18 @@ void verdicts__reached(struct verdicts *verdicts, const struct verdict_member *m
 /* It moves, with what is not numbered (the launch of a CUDA graph, one-sided operations). */
 void verdicts__moved(struct verdicts *verdicts, const struct verdict_member *member,
 		     uint64_t time_ns);
+
+/*
+ * What a rank's CUDA graphs have run on this communicator: collectives alone, which all ranks
+ * capture and run alike. Told again as it grows.
+ */
+struct verdict_replays {
+	uint64_t n_captured, n;	       /* calls into captures; operations that launches have run */
+	enum nccl_operation operation; /* the most frequent of those captured */
+	bool is_known; /* no launch of that process was of a graph that is not known */
+};
+void verdicts__replayed(struct verdicts *verdicts, const struct verdict_member *member,
+			const struct verdict_replays *replays);
 
 /* What the plugin knows of a rank's GPU at this time; told again at every settle. */
 struct verdict_gpu {

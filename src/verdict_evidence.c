@@ -63,6 +63,8 @@ static void verdict_comm__add_rank(const struct verdict_comm *comm, struct verdi
 	text__add_last_call(&text, rank, m, now_ns);
 	if (v->state == VERDICT_DEGRADED_SIGHT && rank->last_ns)
 		text__add_counters(&text, rank, m);
+	if (v->cause == VERDICT_MISSING_LAUNCH)
+		text__add(&text, "; %llu operations replayed", (unsigned long long)m->replays.n);
 	if (m->has_left) {
 		text__add(&text, "; ended ");
 		text__add_age(&text, since(now_ns, m->left_ns));

@@ -158,7 +158,7 @@ static bool verdict_comm__sort(const struct verdict_comm *comm, const struct num
 	return least != ~0ULL;
 }
 
-static uint64_t member__still_since(const struct member *m)
+uint64_t member__still_since(const struct member *m)
 {
 	uint64_t still_ns = m->active_ns;
 
@@ -173,7 +173,7 @@ static uint64_t member__still_since(const struct member *m)
  * It is behind, but its pace is slow, and its next call not overdue: hosts that run ahead of their
  * GPUs are apart for no fault. After eight seconds that is no excuse.
  */
-static bool member__has_time(const struct member *m, uint64_t wanted_ns, uint64_t now_ns)
+bool member__has_time(const struct member *m, uint64_t wanted_ns, uint64_t now_ns)
 {
 	uint64_t most_ns = 0, usual_ns = 0;
 
@@ -293,7 +293,7 @@ bool verdict_comm__find_missing(struct verdict_comm *comm, uint64_t now_ns, stru
 	bool is_uncalled = verdict_comm__find_uncalled(comm, now_ns, ret);
 	bool is_unsent = verdict_comm__find_unsent(comm, now_ns, &unsent);
 
-	if (!is_uncalled && !is_unsent)
+	if (!is_uncalled && !is_unsent && !verdict_comm__find_unlaunched(comm, now_ns, &unsent))
 		return false;
 	if (!is_uncalled)
 		*ret = unsent;

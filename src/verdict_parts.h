@@ -92,6 +92,13 @@ struct range {
 };
 struct range verdict_comm__range(const struct verdict_comm *comm, enum nccl_operation operation);
 
+/* Its last call, launch or step forward. */
+uint64_t member__still_since(const struct member *member);
+bool member__has_time(const struct member *member, uint64_t wanted_ns, uint64_t now_ns);
+
+/* verdict_replay.c */
+bool verdict_comm__find_unlaunched(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
+
 /* verdict_peer.c. follows: no call of the operation is missing before it. */
 void verdict_comm__peer_call(struct verdict_comm *comm, uint32_t index,
 			     const struct verdict_call *call, bool follows);

@@ -11,6 +11,7 @@
  * verdict_order.c     who calls in another order
  * verdict_missing.c   who has not called what its peers have called
  * verdict_peer.c      the same for Send and Recv
+ * verdict_replay.c    the same for what CUDA graphs run
  * verdict_end.c       who is gone while others wait; errors
  * verdict_gpu.c       whose GPU does not start or does not get done
  * verdict_late.c      who comes last again and again: what is gathered
@@ -156,6 +157,8 @@ struct member {
 	uint64_t done[N_COLLECTIVES];	/* greatest number that its GPU is known to be done with */
 	uint64_t behind[N_COLLECTIVES]; /* the number at which it was seen behind others, */
 	uint64_t behind_ns[N_COLLECTIVES]; /* and when first */
+	struct verdict_replays replays;
+	uint64_t left_behind_at, left_behind_ns; /* by peers that replay more; 0: it is not */
 	struct step log[LOG_CALLS];
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */
 	bool is_disordered;	     /* its calls were once told of out of order */

@@ -52,6 +52,7 @@ const char *verdict_cause__name(enum verdict_cause cause)
 	static const char *const names[VERDICT_CAUSES] = {
 		[VERDICT_NO_CAUSE] = "none",
 		[VERDICT_MISSING_CALL] = "missing_call",
+		[VERDICT_MISSING_LAUNCH] = "missing_launch",
 		[VERDICT_GPU_NOT_STARTED] = "gpu_not_started",
 		[VERDICT_GPU_NOT_DONE] = "gpu_not_done",
 		[VERDICT_ELSEWHERE] = "elsewhere",

@@ -104,6 +104,17 @@ static void why__missing(const struct verdict_comm *comm, const struct verdict *
 			  (unsigned long long)comm->chain.hash);
 }
 
+static void why__not_launched(const struct verdict *v, struct text *text, uint64_t age_ns)
+{
+	text__add_culprits(text, v);
+	text__add(text, " %s not launched %s CUDA graphs as often as ", has(&v->culprits),
+		  v->culprits.n == 1 ? "its" : "their");
+	text__add_ranks(text, &v->waiting, "rank", "ranks");
+	text__add(text, ", which %s waited for ", has(&v->waiting));
+	text__add_age(text, age_ns);
+	text__add(text, ".");
+}
+
 static void why__not_started(const struct verdict *v, struct text *text, uint64_t age_ns)
 {
 	text__add(text, "The GPU of ");
@@ -177,6 +188,9 @@ static void why__waits(const struct verdict_comm *comm, const struct verdict *v,
 		       uint64_t age_ns)
 {
 	switch (v->cause) {
+	case VERDICT_MISSING_LAUNCH:
+		why__not_launched(v, text, age_ns);
+		break;
 	case VERDICT_GPU_NOT_STARTED:
 		why__not_started(v, text, age_ns);
 		break;

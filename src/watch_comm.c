@@ -27,6 +27,33 @@ static void member__reached(struct watch *w, struct watch_member *m, enum nccl_o
 		verdicts__reached(w->verdicts, &m->name, operation, sequence, time_ns);
 }
 
+/* What is not numbered: CUDA graphs of which all is known, and such of which nothing is. */
+static void member__take_graphs(struct watch *w, struct watch_member *m, const struct comm *comm)
+{
+	const struct process *process = processes__find(tracer__processes(w->tracer), m->key.tgid);
+	struct verdict_replays replays = {.operation = NCCL_OP_MAX};
+	uint64_t unresolved = process ? process->unresolved : 0, most = 0;
+
+	if (comm->replayed_ns > m->replayed_ns)
+		verdicts__moved(w->verdicts, &m->name, comm->replayed_ns);
+	if (unresolved != m->unresolved)
+		verdicts__moved(w->verdicts, &m->name, m->refreshed_ns);
+	m->replayed_ns = comm->replayed_ns;
+	m->unresolved = unresolved;
+	for (int i = 0; i < NCCL_OP_Send; i++) {
+		uint64_t n = comm->operations[i].tally[COMM_CAPTURED].calls;
+
+		replays.n_captured += n;
+		replays.n += comm->operations[i].tally[COMM_REPLAYED].calls;
+		if (n > most)
+			replays.operation = i;
+		most = n > most ? n : most;
+	}
+	replays.is_known = process && !unresolved && !tracer__lost(w->tracer, NB_LOST_GRAPH_FULL);
+	if (replays.n_captured)
+		verdicts__replayed(w->verdicts, &m->name, &replays);
+}
+
 /* The kernel's counters, as of the last refresh. */
 static void member__take_counters(struct watch *w, struct watch_member *m, const struct comm *comm)
 {
@@ -42,9 +69,7 @@ static void member__take_counters(struct watch *w, struct watch_member *m, const
 		    (op->last_unprobed || watch_number__is_exact(&m->numbers[i], m->whole)))
 			member__reached(w, m, i, op->sequence, refreshed_ns);
 	}
-	if (comm->replayed_ns > m->replayed_ns)
-		verdicts__moved(w->verdicts, &m->name, comm->replayed_ns);
-	m->replayed_ns = comm->replayed_ns;
+	member__take_graphs(w, m, comm);
 }
 
 /* NCCL's own memory, as of the last reading: what was launched, by calls that nobody saw too. */

@@ -38,7 +38,8 @@ struct watch_member {
 	uint64_t met_ns, heard_ns; /* heard: its last call */
 	uint64_t asked_ns;	   /* last asked to be read again */
 	uint64_t read_ns, refreshed_ns, replayed_ns; /* told of up to there */
-	int32_t async_result;			     /* as told */
+	uint64_t unresolved;  /* launches of graphs by its process, as told */
+	int32_t async_result; /* as told */
 	uint64_t errors[WATCH_N_ERRORS];
 	struct watch_number numbers[NCCL_OP_MAX];
 	struct held_call *held; /* the oldest first */

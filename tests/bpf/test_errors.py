@@ -162,17 +162,6 @@ def test_config_file():
     assert done.returncode == 0, done
 
 
-def nobody():
-    """The agent where a user without any privilege can run it."""
-    need = nbt.need("setpriv", "util-linux")
-    place = nbt.tempdir()
-    place.chmod(0o755)
-    copy = place / "nccl-bpftrace"
-    copy.write_bytes(nbt.AGENT.read_bytes())
-    copy.chmod(0o755)
-    return [need, "--reuid", "65534", "--regid", "65534", "--clear-groups", copy]
-
-
 def run(*words):
     return subprocess.run([str(w) for w in words], text=True, capture_output=True, timeout=60,
                           stdin=subprocess.DEVNULL)
@@ -192,7 +181,7 @@ def failed_items(stdout):
 
 
 def test_without_privilege():
-    command = nobody()
+    command = nbt.as_nobody()
     for name in ("run", "ps", "diagnose"):
         one_line(run(*command, name), "root", "CAP_BPF")
     done = run(*command, "check")
@@ -215,6 +204,19 @@ def test_without_btf():
     assert {"btf", "bpf programs"} <= failed_items(done.stdout)
 
 
+def test_in_another_pid_namespace():
+    """The kernel's process numbers are the host's: there, they would be another's."""
+    unshare = [nbt.need("unshare", "util-linux"), "--pid", "--fork"]
+    for inside in ([*unshare, "--mount-proc", nbt.AGENT], [*unshare, nbt.AGENT]):
+        for words in (["run"], ["ps"], ["diagnose"], ["record", "-o", "-"]):
+            one_line(run(*inside, *words), "host's PID namespace", "hostPID")
+        done = run(*inside, "check", "--json")
+        assert done.returncode == CANNOT_TRACE and done.stderr == "", done
+        assert failed_items(done.stdout) == {"PID namespace"}
+    done = run(*unshare, "--mount-proc", nbt.AGENT, "check")
+    assert re.search(r"^FAIL +PID namespace .*\n +mend: .*hostPID", done.stdout, re.M), done.stdout
+
+
 def test_no_nccl_process():
     empty = ("--pid", 4194304)  # of other jobs on this machine nothing is asked
     done = agent("ps", *empty)
@@ -235,8 +237,8 @@ def test_check_where_all_is_well():
     items = json.loads(done.stdout)
     assert items["schema"] == "nccl-bpftrace/check/1"
     assert all(item["ok"] and not item["mend"] for item in items["items"]), items
-    assert {"kernel", "btf", "privilege", "bpf programs", "attaching", "textfile directory"} <= \
-        {item["name"] for item in items["items"]}
+    assert {"kernel", "btf", "privilege", "PID namespace", "bpf programs", "attaching",
+            "textfile directory"} <= {item["name"] for item in items["items"]}
 
 
 def test_standard_output_that_takes_nothing():

@@ -240,3 +240,33 @@ def test_with_perf_links():
     job.script("begin 5; call 1 10; end 5 1; make 2 1; launch 2 7; call 3 10")
     series = agent.fresh()
     assert job.tally(series) == (3, 1, 7), job.tally(series)
+
+
+def test_who_launches_no_more_is_named():
+    """Counts of launches since the capture are compared; a rank that stops keeps the others waiting."""
+    job = nbt.Sim("comm a; capture g { allreduce a 500 fp32 x 3 }; loop 40 { replay g; pause 50 }; "
+                  "@0-2 replay g; wait; @3 replay g; loop forever { replay g; pause 50 }",
+                  ranks=4, gpu=True)
+    agent = Agent(*(word for pid in job.pids for word in ("--pid", pid)), "--stuck-after", 6)
+    states = lambda s: {l["state"] for l, value in s.get("nccl_communicator_state") if value}
+    job.go()
+    for state in ("healthy", "waiting", "stuck"):
+        agent.until(lambda s: states(s) == {state}, state, 30)
+    said = agent.output()
+    assert re.search(r"verdict=waiting cause=missing_launch .*culprits=3 waiting=0-2 ", said), said
+    job.go()
+    agent.until(lambda s: states(s) == {"healthy"}, "healthy again", 30)
+
+
+def test_launches_of_what_was_captured_before_are_movement():
+    """They are not counted, but who makes them is not missing."""
+    job = nbt.Sim("comm a; capture g { allreduce a 500 fp32 }; loop 10 { allreduce a 10 fp32; pause 20 }; "
+                  "barrier; @0 print first; wait; @0 allreduce a 10 fp32; "
+                  "loop 200 { replay g; pause 50 }; @1 allreduce a 10 fp32; barrier; @0 print last; wait",
+                  ranks=2, gpu=True)
+    job.go()
+    assert job.process.stdout.readline() == "first\n"
+    agent = Agent(*(word for pid in job.pids for word in ("--pid", pid)), "--stuck-after", 4)
+    job.go()
+    assert job.process.stdout.readline() == "last\n"
+    assert not re.search("verdict=(waiting|stuck)", agent.output()), agent.output()

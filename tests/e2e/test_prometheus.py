@@ -2,6 +2,7 @@
 """The whole way: agent, textfile, node_exporter, Prometheus, and what a query then says."""
 import collections
 import os
+import re
 import signal
 
 import nbt
@@ -87,3 +88,73 @@ def test_dead_agent_is_seen():
     nbt.wait_for(lambda: prometheus.query(
         "time() - nccl_bpftrace_heartbeat_timestamp_seconds > 3"), "an old heartbeat", 20)
     assert prometheus.query("nccl_operations_total")
+
+
+DCGM_LABELS = ('gpu="{gpu}",UUID="{uuid}",pci_bus_id="00000000:{bus:02X}:00.0",device="nvidia{gpu}",'
+               'modelName="NVIDIA H100 80GB HBM3",Hostname="node1",'
+               'DCGM_FI_DRIVER_VERSION="550.54.15"')
+DCGM_HEADS = {
+    "DCGM_FI_DEV_GPU_UTIL": "GPU utilization (in %).",
+    "DCGM_FI_DEV_GPU_TEMP": "GPU temperature (in C).",
+}
+
+
+def dcgm_file(directory, more):
+    """As DCGM exporter writes of two GPUs. more: {GPU: [further labels, one for each copy]}"""
+    lines = []
+    for number, (name, help_text) in enumerate(DCGM_HEADS.items()):
+        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+        for gpu, copies in more.items():
+            labels = DCGM_LABELS.format(gpu=gpu, uuid=servers.gpu_uuid(gpu), bus=0x10 + 8 * gpu)
+            lines += [f"{name}{{{labels}{copy}}} {40 + 10 * number + gpu}" for copy in copies]
+    (directory / "dcgm.prom.new").write_text("\n".join(lines) + "\n")
+    (directory / "dcgm.prom.new").rename(directory / "dcgm.prom")
+
+
+def joined(more):
+    """A job of two ranks, one a GPU, beside DCGM exporter's series: (pids by GPU, Prometheus)."""
+    agent = servers.agent(preexec_fn=servers.fake_gpus(2))
+    dcgm_file(agent.directory, more)
+    sim = servers.sim("comm world config; allreduce world 100 fp32", ranks=2)
+    sim.run()
+    agent.until(lambda s: {l["UUID"] for l, _ in s.get("nccl_bpftrace_process_info")} ==
+                {servers.gpu_uuid(0), servers.gpu_uuid(1)}, "both GPUs", 60)
+    node_exporter = NodeExporter(agent.directory)
+    node_exporter.clean_series()
+    prometheus = Prometheus(node_exporter)
+    nbt.wait_for(lambda: len(prometheus.query("nccl_bpftrace_process_info")) == 2, "both ranks", 60)
+    return {e["rank"]: e["pid"] for e in sim.expected()}, prometheus
+
+
+def expect_joined(more, clashes):
+    """README's join gives each rank its GPU's figures, where a plain one may be refused."""
+    pids, prometheus = joined(more)
+    readme = (nbt.ROOT / "README.md").read_text()
+    join = re.search(r"^(nccl_bpftrace_process_info \* .*DCGM.*)$", readme, re.M)[1]
+    assert "DCGM_FI_DEV_GPU_UTIL" in join, join
+    for number, name in enumerate(DCGM_HEADS):
+        found = {(labels["pid"], labels["UUID"]): value for labels, value in
+                 prometheus.query(join.replace("DCGM_FI_DEV_GPU_UTIL", name))}
+        assert found == {(pids["0"], servers.gpu_uuid(0)): 40 + 10 * number,
+                         (pids["1"], servers.gpu_uuid(1)): 41 + 10 * number}, (found, pids)
+    try:
+        prometheus.query("nccl_bpftrace_process_info * on (UUID) group_left () "
+                         "DCGM_FI_DEV_GPU_UTIL")
+    except AssertionError as error:
+        assert clashes and "422" in str(error), error
+    else:
+        assert not clashes, "these were to be series that a plain join refuses"
+
+
+def test_join_with_dcgm():
+    expect_joined({0: [""], 1: [""]}, clashes=False)
+
+
+def test_join_with_dcgm_s_series_for_each_hpc_job():
+    expect_joined({0: [',hpc_job="1234"', ',hpc_job="1235"'], 1: [',hpc_job="1234"']},
+                  clashes=True)
+
+
+def test_join_with_dcgm_s_series_for_each_pod():
+    expect_joined({gpu: [f',pod="{pod}",namespace="research",container="main"'
+                         for pod in ("llm-0", "llm-1")] for gpu in (0, 1)}, clashes=True)

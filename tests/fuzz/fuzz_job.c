@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* /proc/PID/cgroup and environ: whatever a tenant makes of them gives a valid identity or none. */
 #include "../../src/job.c"
+#include "../../src/job_cgroup.c"
 
 #include <stdlib.h>
 

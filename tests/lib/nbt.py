@@ -277,6 +277,19 @@ def run_agent(*args, seconds=30, **kwargs):
                           timeout=seconds, stdin=subprocess.DEVNULL, **kwargs)
 
 
+def as_nobody(*capabilities):
+    """The agent's command line for a user with these capabilities alone, where such can run it."""
+    place = tempdir()
+    place.chmod(0o755)
+    copy = place / "nccl-bpftrace"
+    shutil.copy(AGENT, copy)
+    copy.chmod(0o755)
+    granted = ",".join(f"+{name}" for name in capabilities)
+    grant = [f"--inh-caps={granted}", f"--ambient-caps={granted}"] if capabilities else []
+    return [need("setpriv", "util-linux"), "--reuid", "65534", "--regid", "65534",
+            "--clear-groups", *grant, copy]
+
+
 def copy_library(path):
     """A harmless library that no process has mapped yet: this program's libm under another name."""
     maps = Path("/proc/self/maps").read_text()

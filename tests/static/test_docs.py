@@ -11,6 +11,7 @@ from watched import Diagnose
 
 README = (nbt.ROOT / "README.md").read_text()
 MAN = nbt.ROOT / "src/man/nccl-bpftrace.8"
+MAN_PAGES = (MAN, nbt.ROOT / "src/man/nccl-bpftrace.conf.5")
 COMPLETION = nbt.ROOT / "packaging/nccl-bpftrace.bash-completion"
 COMMANDS = ("run", "ps", "diagnose", "check", "record", "plugin")
 ACTIONS = {"plugin": ("enable", "disable", "status")}
@@ -89,7 +90,7 @@ def test_commands():
     same([quoted(row[0])[0] for row in table("command")], listed, "README's commands")
     same(COMMANDS, listed, "this test's commands")
     for command, actions in ACTIONS.items():
-        assert f"{command} {' '.join(actions)} [OPTION]" in help_of(command), help_of(command)
+        assert f"{command} {'|'.join(actions)} [OPTION]" in help_of(command), help_of(command)
     same(re.findall(r"^\.It Cm (\w+)$", MAN.read_text(), re.M), listed, "the man page's commands")
 
 
@@ -339,16 +340,16 @@ def test_man_page_options():
     same(found, {(name, *row[:2]) for name, row in all_options().items()}, "man page")
 
 
-def test_man_page_renders():
+def test_man_pages_render():
     groff = nbt.need("groff", "groff-base")
-    done = subprocess.run([groff, "-mdoc", "-Tutf8", "-ww", "-z", MAN], text=True,
-                          capture_output=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    if not shutil.which("man"):
-        return
-    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", MAN],
-                          capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
-    assert done.returncode == 0 and not done.stderr, done.stderr.decode()
+    for page in MAN_PAGES:
+        done = subprocess.run([groff, "-mdoc", "-Tutf8", "-ww", "-z", page], text=True, capture_output=True)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        if not shutil.which("man"):
+            continue
+        done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page],
+                              capture_output=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+        assert done.returncode == 0 and not done.stderr, done.stderr.decode()
 
 
 def complete(*words):

@@ -1,28 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Fuzzing for some seconds each; NBT_FUZZ_SECONDS says how many."""
+import json
 import os
 import struct
 import subprocess
 
 import nbt
 
+POD_UID = "6b8e2f4c-1d3a-4c5b-9e7f-0a1b2c3d4e5f"
+CONTAINER_ID = "8f0c2d1e9b7a6354f0e1d2c3b4a5968778695a4b3c2d1e0f9a8b7c6d5e4f3021"
 SECONDS = os.environ.get("NBT_FUZZ_SECONDS", "2")
 
 
-def fuzz(name, seed=None):
+def fuzz(name, *seeds, libraries=()):
     clang = nbt.need("clang", "clang libclang-rt-dev")
     program = nbt.BUILD / f"tests/fuzz/{name}"
     program.parent.mkdir(parents=True, exist_ok=True)
     built = subprocess.run([clang, "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", "-Iinclude", "-Isrc",
                             "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all",
-                            "-o", program, f"tests/fuzz/fuzz_{name}.c"],
+                            "-o", program, f"tests/fuzz/fuzz_{name}.c",
+                            *libraries],
                            cwd=nbt.ROOT, text=True, capture_output=True)
     if "cannot find" in built.stderr and "clang_rt" in built.stderr:
         nbt.skip("clang has no fuzzer runtime (apt: libclang-rt-dev)")
     assert built.returncode == 0, built.stderr[-3000:]
     corpus = nbt.tempdir()
-    if seed:
-        (corpus / "seed").write_bytes(seed)
+    for number, seed in enumerate(seeds):
+        (corpus / f"seed{number}").write_bytes(seed)
     done = subprocess.run([program, f"-max_total_time={SECONDS}", "-max_len=65536",
                            "-rss_limit_mb=2048", f"-artifact_prefix={corpus}/", corpus],
                           text=True, capture_output=True, timeout=600)
@@ -31,7 +35,20 @@ def fuzz(name, seed=None):
 
 def test_job():
     fuzz("job", b"0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\nSLURM_JOB_ID=7\0"
-                b"LOCAL_RANK=1\0")
+                b"LOCAL_RANK=1\0",
+         f"3:devices:/kubepods/burstable/pod{POD_UID}/{CONTAINER_ID}\n1:name=systemd:/x/kubepods-pod"
+         f"{POD_UID.replace('-', '_')}.slice:cri-containerd:{CONTAINER_ID}\n"
+         f"0::/kubepods-besteffort-pod{'3d1f' * 8}.slice/crio-{CONTAINER_ID}.scope/x\n".encode())
+
+
+def test_names():
+    names = {"io.kubernetes.cri.sandbox-uid": POD_UID, "io.kubernetes.cri.sandbox-name": "llm",
+             "io.kubernetes.cri.sandbox-namespace": "research", "io.kubernetes.pod.uid": POD_UID,
+             "io.kubernetes.pod.namespace": "research", "io.kubernetes.pod.name": "llm",
+             "io.kubernetes.cri.container-name": "a", "io.kubernetes.container.name": "b"}
+    file = {"annotations": names, "Config": {"Labels": names}, "Name": "/trainer"}
+    fuzz("names", json.dumps(file).encode(), f"research_llm-3_{POD_UID}".encode(),
+         f"llm-3_research_trainer-{CONTAINER_ID}.log".encode(), libraries=["-ljansson"])
 
 
 def test_conf():

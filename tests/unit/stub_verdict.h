@@ -98,6 +98,15 @@ void verdicts__moved(struct verdicts *verdicts, const struct verdict_member *mem
 	tell("moved %d at %llu; ", member->rank, (unsigned long long)time_ns);
 }
 
+void verdicts__replayed(struct verdicts *verdicts, const struct verdict_member *member,
+			const struct verdict_replays *replays)
+{
+	(void)verdicts;
+	tell("replayed %d: %llu of %llu %d, %s; ", member->rank, (unsigned long long)replays->n,
+	     (unsigned long long)replays->n_captured, replays->operation,
+	     replays->is_known ? "known" : "unknown");
+}
+
 void verdicts__gpu(struct verdicts *verdicts, const struct verdict_member *member,
 		   const struct verdict_gpu *gpu, uint64_t now_ns)
 {

@@ -1,113 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include <errno.h>
-#include <stdlib.h>
-
-#include "unit.h"
+#include "unit_job.h"
 
 #include "../../src/job.c"
-
-/* From a heap copy of just the right size, so that reading past the end is seen. */
-static int parse(int (*fn)(const char *, size_t, struct job_identity *), const char *text,
-		 size_t len, struct job_identity *ret)
-{
-	char *copy = malloc(len ? len : 1);
-	int err;
-
-	memcpy(copy, text, len);
-	err = fn(copy, len, ret);
-	free(copy);
-	return err;
-}
-
-static void expect_cgroup(const char *text, const char *job_id, const char *step)
-{
-	struct job_identity job = {.job_id = "untouched"};
-	int err = parse(job__from_cgroup, text, strlen(text), &job);
-
-	if (!job_id) {
-		CHECK_INT(err, -ENOENT);
-		CHECK_STR(job.job_id, "untouched");
-		return;
-	}
-	CHECK_INT(err, 0);
-	CHECK_STR(job.job_id, job_id);
-	CHECK_STR(job.step, step);
-	CHECK_STR(job.cluster, "");
-	CHECK_INT(job.source, JOB_SOURCE_CGROUP);
-	CHECK(job__valid(&job));
-}
-
-TEST(cgroup_v2)
-{
-	expect_cgroup("0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n", "123", "0");
-	expect_cgroup(
-		"0::/system.slice/node1_slurmstepd.scope/job_7/step_batch/user/task_special\n", "7",
-		"batch");
-	expect_cgroup("0::/system.slice/slurmstepd.scope/job_7/step_extern/slurm\n", "7", "extern");
-	expect_cgroup("0::/system.slice/slurmstepd.scope/job_7/step_interactive/user/task_0\n", "7",
-		      "interactive");
-	expect_cgroup("0::/system.slice/slurmstepd.scope/job_7/step_0+1/user/task_0\n", "7", "0+1");
-	expect_cgroup("0::/../../slurmstepd.scope/job_8/step_3", "8", "3");
-}
-
-TEST(cgroup_v1_many_lines)
-{
-	expect_cgroup("12:pids:/system.slice/slurmd.service\n"
-		      "11:cpuset:/slurm/uid_1000/job_4294967295/step_12/task_1\n"
-		      "10:devices:/slurm/uid_1000/job_4294967295/step_12/task_1\n"
-		      "1:name=systemd:/system.slice/slurmd.service\n",
-		      "4294967295", "12");
-	expect_cgroup("5:memory:/slurm_node1/uid_0/job_5/step_batch/task_0\n", "5", "batch");
-}
-
-TEST(cgroup_hybrid)
-{
-	expect_cgroup("4:freezer:/slurm/uid_1000/job_99/step_0\n"
-		      "1:name=systemd:/system.slice/slurmd.service\n"
-		      "0::/system.slice/slurmd.service\n",
-		      "99", "0");
-}
-
-TEST(cgroup_without_slurm)
-{
-	expect_cgroup("", NULL, NULL);
-	expect_cgroup("0::/\n", NULL, NULL);
-	expect_cgroup("\n\n:::\n::\n0:\n", NULL, NULL);
-	expect_cgroup("0::/user.slice/user-1000.slice/session-3.scope\n", NULL, NULL);
-	expect_cgroup("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-ab.scope\n", NULL,
-		      NULL);
-	expect_cgroup("garbage job_1/step_0", NULL, NULL);
-}
-
-TEST(cgroup_refuses_bad_ids)
-{
-	expect_cgroup("0::/slurm/job_/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_0/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_007/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_12a/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_-1/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_123_4/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_4294967296/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_00\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_0+\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_0+1+2\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_B\"x\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/task_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/x/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_abcdefghijklmnopqrstuvwxyzabcdef\n", NULL, NULL);
-	expect_cgroup("0::/slurm/xjob_1/step_0\n", NULL, NULL);
-	expect_cgroup("0::/slurm/job_1/step_job_2/step_3\n", NULL, NULL);
-}
-
-TEST(cgroup_cannot_be_forged)
-{
-	/* what the job makes below its own cgroup */
-	expect_cgroup("0::/slurmstepd.scope/job_1/step_0/user/task_0/job_2/step_0\n", "1", "0");
-	/* what any user can make below their own service manager */
-	expect_cgroup("0::/user.slice/user-7.slice/user@7.service/slurm/job_2/step_0\n", NULL,
-		      NULL);
-}
 
 #define ENVIRON(text) text, sizeof(text) - 1
 
@@ -167,6 +61,42 @@ TEST(environ_torchrun)
 	CHECK_STR(job.local_rank, "");
 }
 
+/* mpirun below Slurm: srun starts one daemon a node, and its numbers go on to all ranks there. */
+TEST(environ_mpi)
+{
+	struct job_identity job;
+
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("SLURM_JOB_ID=42\0SLURM_LOCALID=0\0SLURM_PROCID=1\0"
+				"OMPI_COMM_WORLD_RANK=13\0OMPI_COMM_WORLD_LOCAL_RANK=5\0"),
+			&job),
+		  0);
+	CHECK_STR(job.job_id, "42");
+	CHECK_STR(job.local_rank, "5");
+	CHECK_STR(job.rank, "13");
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("SLURM_LOCALID=0\0PMI_RANK=12\0MPI_LOCALRANKID=4\0"), &job),
+		  0);
+	CHECK_STR(job.local_rank, "4");
+	CHECK_STR(job.rank, "12");
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("MV2_COMM_WORLD_RANK=3\0MV2_COMM_WORLD_LOCAL_RANK=2\0"
+				"SLURM_LOCALID=0\0"),
+			&job),
+		  0);
+	CHECK_STR(job.local_rank, "2");
+	CHECK_STR(job.rank, "3");
+	/* a rank that is started as a torchrun of its own */
+	CHECK_INT(parse(job__from_environ,
+			ENVIRON("OMPI_COMM_WORLD_LOCAL_RANK=0\0LOCAL_RANK=7\0RANK=7\0"), &job),
+		  0);
+	CHECK_STR(job.local_rank, "7");
+	/* nothing of MPI's that tells ranks of one node apart */
+	CHECK_INT(parse(job__from_environ, ENVIRON("PMI_RANK=9\0SLURM_LOCALID=1\0"), &job), 0);
+	CHECK_STR(job.local_rank, "1");
+	CHECK_STR(job.rank, "");
+}
+
 TEST(environ_rank_alone_is_not_believed)
 {
 	struct job_identity job = {.job_id = "untouched"};
@@ -203,7 +133,6 @@ TEST(environ_cut_text)
 	CHECK_STR(job.local_rank, "1");
 	CHECK_INT(parse(job__from_environ, "", 0, &job), -ENOENT);
 	CHECK_INT(job__from_environ(NULL, 0, &job), -ENOENT);
-	CHECK_INT(job__from_cgroup(NULL, 0, &job), -ENOENT);
 }
 
 TEST(merge_cgroup_wins)
@@ -244,6 +173,126 @@ TEST(merge_with_one_missing)
 	CHECK(!job__merge(NULL, NULL, &job));
 	CHECK_STR(job.job_id, "");
 	CHECK(job__valid(&job));
+}
+
+static struct job_identity pod_of(const char *namespace, const char *pod)
+{
+	struct job_identity job = {.pod_uid = UID_DASHES, .container_id = ID};
+	struct job_names names = {.container = "trainer"};
+
+	snprintf(names.namespace, sizeof(names.namespace), "%s", namespace);
+	snprintf(names.pod, sizeof(names.pod), "%s", pod);
+	job__name(&job, &names);
+	return job;
+}
+
+TEST(pod_names_the_job)
+{
+	struct job_identity job = pod_of("research", "llm-worker-3");
+
+	CHECK_STR(job.job_id, "research/llm-worker-3");
+	CHECK_STR(job__slurm_id(&job), "");
+	CHECK_STR(job.namespace, "research");
+	CHECK_STR(job.pod, "llm-worker-3");
+	CHECK_STR(job.container, "trainer");
+	CHECK_INT(job.source, JOB_SOURCE_CGROUP);
+	CHECK(job__valid(&job));
+}
+
+TEST(pod_with_a_long_name)
+{
+	char longest[254];
+	struct job_identity job;
+
+	memset(longest, 'p', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = 0;
+	job = pod_of("research", longest);
+	CHECK_STR(job.job_id, "research/" UID_DASHES);
+	CHECK_STR(job.pod, longest);
+	CHECK(job__valid(&job));
+}
+
+TEST(names_without_a_pod_in_the_cgroup)
+{
+	struct job_identity job = {.container_id = ID};
+	const struct job_names names = {"research", "llm", "trainer"};
+
+	job__name(&job, &names);
+	CHECK_STR(job.job_id, "");
+	CHECK_STR(job.pod, "");
+	CHECK_STR(job.container, "trainer");
+	CHECK(job__valid(&job));
+}
+
+TEST(slurm_s_id_before_the_pod_s)
+{
+	struct job_identity job = {
+		.job_id = "7", .step = "0", .pod_uid = UID_DASHES, .source = JOB_SOURCE_CGROUP};
+	const struct job_names names = {"research", "llm", "trainer"};
+
+	job__name(&job, &names);
+	CHECK_STR(job.job_id, "7");
+	CHECK_STR(job__slurm_id(&job), "7");
+	CHECK_STR(job.pod, "llm");
+	CHECK(job__valid(&job));
+}
+
+TEST(environ_of_a_pod_does_not_win)
+{
+	struct job_identity claim = {
+		.job_id = "2", .step = "7", .local_rank = "3", .source = JOB_SOURCE_ENVIRON};
+	struct job_identity named = pod_of("research", "llm"), job;
+	struct job_identity nameless = {.pod_uid = UID_DASHES, .container_id = ID};
+
+	CHECK(job__merge(&named, &claim, &job));
+	CHECK_STR(job.job_id, "research/llm");
+	CHECK_STR(job.step, "");
+	CHECK_STR(job.local_rank, "3");
+	CHECK(job__merge(&nameless, &claim, &job));
+	CHECK_STR(job.job_id, "");
+	CHECK_STR(job.step, "");
+	CHECK_STR(job.container, "8f0c2d1e9b7a");
+	CHECK(job__valid(&job));
+}
+
+/* docker run by a Slurm job: its cgroup names no job, so that the environ's word is taken. */
+TEST(environ_of_a_container_outside_kubernetes)
+{
+	struct job_identity claim = {.job_id = "2", .step = "7", .source = JOB_SOURCE_ENVIRON};
+	struct job_identity container = {.container_id = ID}, job;
+
+	CHECK(!job__merge(&container, &claim, &job));
+	CHECK_STR(job.job_id, "2");
+	CHECK_STR(job.container, "8f0c2d1e9b7a");
+	CHECK(job__valid(&job));
+}
+
+TEST(valid_refuses_a_pod_that_is_none)
+{
+	struct job_identity job = pod_of("research", "llm");
+
+	job.job_id[0] = 'R';
+	CHECK(!job__valid(&job));
+	job = pod_of("research", "llm");
+	job.pod_uid[0] = 0;
+	CHECK(!job__valid(&job));
+	job = pod_of("research", "llm");
+	job.namespace[0] = 0;
+	CHECK(!job__valid(&job));
+	job = pod_of("research", "llm");
+	job.container[0] = '"';
+	CHECK(!job__valid(&job));
+	job = pod_of("research", "llm");
+	job.container_id[3] = 0;
+	CHECK(!job__valid(&job));
+	job = pod_of("research", "llm");
+	memset(job.pod, 'p', sizeof(job.pod));
+	CHECK(!job__valid(&job));
+	job = pod_of("research", "llm");
+	memset(job.job_id, '1', sizeof(job.job_id));
+	CHECK(!job__valid(&job));
+	job = (struct job_identity){.job_id = "a/b", .source = JOB_SOURCE_CGROUP};
+	CHECK(!job__valid(&job));
 }
 
 TEST(valid_refuses_foreign_input)

@@ -14,6 +14,9 @@ TEST(a_rank_is_all_there)
 	strcpy(process->info.job.job_id, "1234");
 	strcpy(process->info.job.step, "0");
 	strcpy(process->info.job.local_rank, "1");
+	strcpy(process->info.job.namespace, "research");
+	strcpy(process->info.job.pod, "llm");
+	strcpy(process->info.job.container, "trainer");
 	tracer->census = (struct tracer_census){.traced = 1, .unsupported = 2};
 	tracer->lost[NB_LOST_RING_FULL] = 5;
 	tracer->received = 10;
@@ -27,10 +30,11 @@ TEST(a_rank_is_all_there)
 	CHECK(has("\nnccl_bpftrace_events_total 10\n"));
 	CHECK(has("\nnccl_bpftrace_events_lost_total{reason=\"ring_full\"} 5\n"));
 	CHECK(has("\nnccl_bpftrace_events_lost_total{reason=\"bad_record\"} 0\n"));
-	CHECK(has("\nnccl_bpftrace_process_info" J
-		  ",pid=\"77\",namespace=\"\",pod=\"\",container=\"\",slurm_step=\"0\","
-		  "local_rank=\"1\",command=\"train \\\"x\\\"\",nccl_version=\"2.28.9\","
-		  "plugin=\"absent\"} 1\n"));
+	CHECK(has(
+		"\nnccl_bpftrace_process_info" J
+		",pid=\"77\",namespace=\"research\",pod=\"llm\",container=\"trainer\",slurm_step=\"0\","
+		"local_rank=\"1\",command=\"train \\\"x\\\"\",nccl_version=\"2.28.9\","
+		"plugin=\"absent\"} 1\n"));
 	CHECK(has("\nnccl_communicator_info" C
 		  ",comm_name=\"tp\\n0\",nranks=\"8\",n_nodes=\"\",pid=\"77\",node=\"\","
 		  "gpu=\"2\",identity=\"recovered\",timing=\"none\"} 1\n"));

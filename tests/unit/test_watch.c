@@ -382,6 +382,33 @@ TEST(launches_of_graphs_move_it)
 	world_free(&w);
 }
 
+TEST(what_graphs_run_is_told)
+{
+	struct world w = world_new();
+	struct comm *comm = learn(&w, 1, 0, 0);
+	struct comm_operation *reduce = &comm->operations[NCCL_OP_ReduceScatter];
+
+	settle(&w, 250 * MS);
+	heard();
+	reduce->tally[COMM_CAPTURED].calls = 3;
+	reduce->tally[COMM_REPLAYED].calls = 30;
+	comm->operations[NCCL_OP_Send].tally[COMM_CAPTURED].calls =
+		9; /* differ from rank to rank */
+	comm->operations[NCCL_OP_AllReduce].tally[COMM_CAPTURED].calls = 1;
+	settle(&w, 2 * SECOND);
+	CHECK_STR(heard(), "replayed 1: 30 of 4 2, known; ");
+	w.tracer->processes[0].unresolved = 1;
+	settle(&w, 2 * SECOND);
+	CHECK(strstr(heard(), "moved 1 at "));
+	settle(&w, 2 * SECOND);
+	CHECK_STR(heard(), "replayed 1: 30 of 4 2, unknown; ");
+	w.tracer->processes[0].unresolved = 0;
+	w.tracer->lost[NB_LOST_GRAPH_FULL] = 1;
+	settle(&w, 2 * SECOND);
+	CHECK(strstr(heard(), "replayed 1: 30 of 4 2, unknown; "));
+	world_free(&w);
+}
+
 /* ---- handed over: the plugin tells ---- */
 
 static struct nbp_record api_of(int rank, uint8_t function, uint64_t count)

@@ -19,6 +19,7 @@
 #include "../../src/verdict_order.c"
 #include "../../src/verdict_peer.c"
 #include "../../src/verdict_query.c"
+#include "../../src/verdict_replay.c"
 #include "../../src/verdict_slices.c"
 #include "../../src/verdict_straggler.c"
 #include "../../src/verdict_text.c"
