@@ -32,6 +32,12 @@
 #include "stub_watch.h"
 #include "unit_prom.h"
 
+int uname(struct utsname *host)
+{
+	*host = (struct utsname){.nodename = "node17", .release = "6.1"};
+	return 0;
+}
+
 const char *libbpf_version_string(void)
 {
 	return "v1.1";
