@@ -37,6 +37,7 @@
     rateRange: '5m',
 
     // A heartbeat older than this is a dead agent; its last values are believed no more.
+    // Several times the agents' --interval and the scrape interval.
     agentStaleSeconds: 120,
     agentStaleFor: '1m',
     // For so long a node is remembered that had an agent and has none any more.

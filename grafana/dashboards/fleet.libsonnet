@@ -47,8 +47,8 @@
             'Alive: their file is young enough to be believed.',
             'none',
             [
-              p.now('count(%s < %d)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'alive'),
-              p.now('count(%s >= %d)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'stale'),
+              p.now('count(%s < %d) or vector(0)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'alive'),
+              p.now('count(%s >= %d) or vector(0)' % [r('instance:nccl_bpftrace_heartbeat:age_seconds'), c.agentStaleSeconds], 'stale'),
             ],
             6,
           ),

@@ -110,7 +110,7 @@
             [p.target('time() - min by (comm) (%s)' % comm('nccl_oldest_in_flight_start_timestamp_seconds'), '{{comm}}')],
           ),
         ]],
-        ['Ranks', [
+        ['Who is late', [
           p.barGauge(
             'Ranks by lateness',
             'Share of the time by which a rank calls behind the first one of its node.',

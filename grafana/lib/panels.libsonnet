@@ -116,7 +116,7 @@ local steps(list) = { mode: 'absolute', steps: [{ color: s[1], value: s[0] } for
         yAxis: { unit: unit, axisPlacement: 'left' },
         rowsFrame: { layout: 'auto', value: 'count' },
         legend: { show: true },
-        tooltip: { mode: 'single', yHistogram: false },
+        tooltip: { show: true, yHistogram: false },
         showValue: 'never',
       },
     },
