@@ -69,7 +69,8 @@ static void hand_out(void *ctx, const struct timing_launch *launch)
 
 static uint64_t hash_of(const struct node *node, int comm)
 {
-	return 0xabc + (uint64_t)(node->number / JOB_NODES) * N_COMMS + comm + 1; /* timing_feed.h */
+	return 0xabc + (uint64_t)(node->number / JOB_NODES) * N_COMMS + comm +
+	       1; /* timing_feed.h */
 }
 
 static int rank_of(const struct node *node, int gpu)
