@@ -7,7 +7,7 @@ packages="gcc libc6-dev make clang bpftool libbpf-dev libelf-dev zlib1g-dev libc
 	libjansson-dev libncurses-dev ncurses-bin uthash-dev python3 binutils"
 
 # Tests only; a test that misses one says so.
-test_packages="g++ gdb tmux prometheus-node-exporter prometheus prometheus-alertmanager clang-format fuse3 libfuse3-dev
+test_packages="g++ gdb tmux prometheus-node-exporter prometheus clang-format fuse3 libfuse3-dev
 	gcc-aarch64-linux-gnu libc6-dev-arm64-cross libclang-rt-dev groff-base jsonnet
 	prometheus-alertmanager acl systemd yamllint"
 
