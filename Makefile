@@ -3,6 +3,7 @@
 # make demo       a simulated job, traced (root)
 # make test       every layer of tests (root; what cannot run here is skipped with its reason)
 # make bench      what tracing costs here (root)
+# make scale      what the files of a fleet cost one Prometheus
 # make test-nccl-versions   against every release of the real library (needs PyPI)
 # make grafana    dashboards and rules from their source
 # make format     clang-format

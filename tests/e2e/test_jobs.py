@@ -236,7 +236,7 @@ def test_labels_of_the_exporter_s_own_pod():
     target = {"namespace": "monitoring", "pod": "nccl-bpftrace-x7", "container": "node-exporter"}
     node_exporter = servers.NodeExporter(agent.directory)
     for honor_labels, prefix in ((False, "exported_"), (True, "")):
-        prometheus = servers.Prometheus(node_exporter, honor_labels=honor_labels, labels=target)
+        prometheus = servers.Prometheus(node_exporter, honor_labels=honor_labels, labels=[target])
         (labels, _), = nbt.wait_for(lambda p=prometheus: p.query(INFO), "the job", 60)
         assert [labels[prefix + name] for name in target] == ["research", "llm", "trainer"], labels
         assert honor_labels or [labels[name] for name in target] == list(target.values()), labels
