@@ -3,6 +3,7 @@
 # make demo       a simulated job, traced (root)
 # make test       every layer of tests (root; what cannot run here is skipped with its reason)
 # make bench      what tracing costs here (root)
+# make scale      what the files of a fleet cost one Prometheus
 # make test-nccl-versions   against every release of the real library (needs PyPI)
 # make grafana    dashboards and rules from their source
 # make format     clang-format
@@ -92,6 +93,7 @@ test-nccl-versions: $(PLUGIN) | setup
 	@scripts/nccl-versions.py $(ARGS)
 
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+GENERATORDIR := $(DESTDIR)$(UNITDIR)-generators
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 # Dashboards and rules, as rendered.
 RENDERED := $(wildcard grafana/rendered)
@@ -107,6 +109,7 @@ install: $(BUILD)/nccl-bpftrace plugin
 	install -d -m 0755 $(DESTDIR)$(UNITDIR)
 	sed 's,@SBINDIR@,$(PREFIX)/sbin,' packaging/nccl-bpftrace.service >$(DESTDIR)$(UNITDIR)/nccl-bpftrace.service
 	chmod 0644 $(DESTDIR)$(UNITDIR)/nccl-bpftrace.service
+	install -D -m 0755 packaging/nccl-bpftrace.generator $(GENERATORDIR)/nccl-bpftrace
 	[ -e $(DESTDIR)/etc/nccl-bpftrace.conf ] || \
 		install -D -m 0644 packaging/nccl-bpftrace.conf $(DESTDIR)/etc/nccl-bpftrace.conf
 ifneq ($(RENDERED),)

@@ -24,7 +24,7 @@ struct textfile {
 	int dirfd, lockfd;
 	struct prom *prom;
 	char *dir, *cluster;
-	struct utsname kernel;
+	struct utsname host;
 	int64_t wall_offset_ns;
 	struct job_timing *timing; /* NULL: it does not listen */
 	struct watch *watch;	   /* NULL: nobody judges */
@@ -88,7 +88,7 @@ int textfile__new(struct textfile **ret, const char *dir, size_t max_series, con
 
 	if (!tf)
 		return -ENOMEM;
-	uname(&tf->kernel);
+	uname(&tf->host);
 	tf->dirfd = tf->lockfd = -1;
 	tf->dir = strdup(dir);
 	tf->cluster = strdup(cluster ?: "");
@@ -305,7 +305,8 @@ static void collect_agent(struct textfile_source *src, struct textfile *tf, stru
 	src->n_unjudged = tf->watch ? watch__refused(tf->watch) : 0;
 	src->resident_bytes = agent__resident_bytes();
 	src->libbpf = libbpf + (libbpf[0] == 'v');
-	src->kernel = tf->kernel.release;
+	src->kernel = tf->host.release;
+	src->host = tf->host.nodename;
 	src->cluster = tf->cluster;
 	collect_clock(src, tf, tracer);
 }

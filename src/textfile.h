@@ -102,7 +102,7 @@ struct textfile_source {
 	double cpu_seconds;
 	uint64_t wall_ms;	/* Unix time */
 	int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
-	const char *cluster, *libbpf, *kernel;
+	const char *cluster, *libbpf, *kernel, *host;
 	uint64_t n_collisions; /* in and out, summed up: series whose labels another one has */
 };
 

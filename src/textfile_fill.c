@@ -294,7 +294,7 @@ static void fill_comm(struct prom *prom, const struct textfile_source *src,
 	s.labels[n++] = number(s.n_ranks, comm->n_ranks, 1);
 	s.labels[n++] = number(s.n_nodes, comm->n_nodes, 1);
 	s.labels[n++] = number(s.pid, comm->key.tgid, 1);
-	s.labels[n++] = number(s.node, comm->node, 0);
+	s.labels[n++] = src->host;
 	s.labels[n++] = number(s.gpu, row->gpu ? (int64_t)row->gpu->index : -1, 0);
 	s.labels[n++] = identity_name(comm->identity);
 	s.labels[n++] = row__timing_name(row);

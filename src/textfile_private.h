@@ -10,7 +10,7 @@
 /* Label values of one series; the first four are those of every series of a communicator. */
 struct series {
 	const char *labels[SERIES_MAX_LABELS];
-	char rank[12], n_ranks[12], node[12], n_nodes[12], pid[12], gpu[12], version[16];
+	char rank[12], n_ranks[12], n_nodes[12], pid[12], gpu[12], version[16];
 };
 
 /* textfile_fill.c */

@@ -38,7 +38,8 @@
           ||| % [q.commOperation, sequence])),
         },
         {
-          // The same of ranks that are not there any more: they ended, or their node did.
+          // The same of ranks that are not there any more: they ended, or their node did. A rank
+          // whose job or GPU has become known is there, only under other labels.
           record: 'rank_operation:nccl_operation_sequence:vanished_behind',
           expr: still(|||
             (
@@ -46,11 +47,11 @@
               - on (%s) group_right ()
               (
                 last_over_time(%s[%s])
-                unless
+                unless on (%s, rank)
                 %s
               )
             ) > 0
-          ||| % [q.commOperation, sequence, c.vanishedRange, sequence]),
+          ||| % [q.commOperation, sequence, c.vanishedRange, q.commOperation, sequence]),
         },
         {
           // Ranks that stand at one number and did not call what most did there: the median

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What reads the agent's files in real life, node_exporter and Prometheus, and jobs to fill them."""
 import atexit
+import contextlib
 import ctypes
 import functools
 import http.client
@@ -17,7 +18,7 @@ from pathlib import Path
 import nbt
 
 LOOPBACK = "127.0.0.1"
-CLONE_NEWNS, CLONE_NEWUTS = 0x00020000, 0x04000000
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 
@@ -52,7 +53,9 @@ def child_cgroup(name):
 
     def leave():
         for pid in (path / "cgroup.procs").read_text().split():
-            (path.parent / "cgroup.procs").write_text(pid)
+            with contextlib.suppress(ProcessLookupError):  # it is ending
+                (path.parent / "cgroup.procs").write_text(pid)
+        nbt.wait_for(lambda: not (path / "cgroup.procs").read_text(), f"{name} to be empty")
         path.rmdir()
 
     nbt.defer(leave)
@@ -73,6 +76,8 @@ def free_port():
 class Server:
     """A program that listens on a loopback port; another port is tried when one was taken."""
 
+    READY = "/"  # a page that is there once it works
+
     def __init__(self, command):
         for _ in range(5):
             self.port = free_port()
@@ -88,7 +93,7 @@ class Server:
 
     def answers(self):
         try:
-            return self.get("/-/ready" if isinstance(self, Prometheus) else "/")
+            return self.get(self.READY)
         except (OSError, http.client.HTTPException, AssertionError):
             return False
 
@@ -109,12 +114,13 @@ class Server:
 
 
 class NodeExporter(Server):
-    def __init__(self, directory):
+    def __init__(self, directory, metrics_of_itself=False):
         program = nbt.need("prometheus-node-exporter", "prometheus-node-exporter")
+        silent = [] if metrics_of_itself else ["--web.disable-exporter-metrics"]
         super().__init__(lambda address: [
             program, f"--web.listen-address={address}", "--collector.disable-defaults",
             "--collector.textfile", f"--collector.textfile.directory={directory}",
-            "--web.disable-exporter-metrics", "--web.max-requests=0"])
+            "--web.max-requests=0", *silent])
 
     def series(self):
         return nbt.Series(self.get("/metrics"))
@@ -127,26 +133,40 @@ class NodeExporter(Server):
 
 
 class Prometheus(Server):
-    def __init__(self, node_exporter, interval="500ms", honor_labels=False, labels=()):
-        """labels: what it puts on every series, as it does with the target's pod on Kubernetes."""
+    READY = "/-/ready"
+
+    def __init__(self, *node_exporters, interval="500ms", honor_labels=False, labels=(),
+                 settings=None):
+        """
+        labels: what it puts on every target's series, target by target, as it does with the pod on
+        Kubernetes; settings: more of its configuration.
+        """
         program = nbt.need("prometheus", "prometheus")
         directory = nbt.tempdir()
         config = directory / "prometheus.yml"  # JSON is YAML
+        labels = labels or [{}] * len(node_exporters)
         config.write_text(json.dumps({
-            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "global": {"scrape_interval": interval, "scrape_timeout": interval,
+                       "evaluation_interval": interval},
             "scrape_configs": [{"job_name": "node", "honor_labels": honor_labels,
                                 "static_configs": [
-                {"targets": [f"{LOOPBACK}:{node_exporter.port}"], "labels": dict(labels)}]}]}))
+                {"targets": [f"{LOOPBACK}:{exporter.port}"], "labels": dict(own)}
+                for exporter, own in zip(node_exporters, labels)]}], **(settings or {})}))
         super().__init__(lambda address: [
             program, f"--config.file={config}", f"--web.listen-address={address}",
             f"--storage.tsdb.path={directory}/db"])
-        nbt.wait_for(lambda: self.query("up") and self.query("up")[0][1] == 1, "a first scrape", 30)
+        nbt.wait_for(lambda: sum(value for _, value in self.query("up")) == len(node_exporters),
+                     "a first scrape", 60)
 
     def query(self, expression):
         """[(labels, value)] of an instant query."""
-        path = "/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-        result = json.loads(self.get(path))["data"]["result"]
-        return [(entry["metric"], float(entry["value"][1])) for entry in result]
+        return [(entry["metric"], float(entry["value"][1]))
+                for entry in self.ask("query", query=expression)["result"]]
+
+    def ask(self, what, **parameters):
+        """The data of an answer of its API."""
+        path = f"/api/v1/{what}?" + urllib.parse.urlencode(parameters)
+        return json.loads(self.get(path))["data"]
 
 
 def promtool(text):
@@ -230,7 +250,13 @@ def private_hostname(name):
     return prepare
 
 
-def fake_gpus(n):
+def private_network():
+    """A preexec_fn: the program has no network but a loopback of its own, which is down."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return lambda: _checked(libc.unshare(CLONE_NEWNET))
+
+
+def fake_gpus(n, first=0):
     """A preexec_fn: the program finds the driver's account of n GPUs, those that nccl-sim names."""
     mount = private_mounts(("/proc/driver", "", []))
 
@@ -240,7 +266,7 @@ def fake_gpus(n):
             address = f"0000:{0x10 + 8 * i:02x}:00.0"
             os.makedirs(f"/proc/driver/nvidia/gpus/{address}")
             with open(f"/proc/driver/nvidia/gpus/{address}/information", "w") as file:
-                file.write(f"Model: \t\t Stand-in\nGPU UUID:\t {gpu_uuid(i)}\n"
+                file.write(f"Model: \t\t Stand-in\nGPU UUID:\t {gpu_uuid(first + i)}\n"
                            f"Bus Location: \t {address}\nDevice Minor: \t {i}\n"
                            "GPU Excluded:\t No\n")
 

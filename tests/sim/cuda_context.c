@@ -2,11 +2,13 @@
 /* Devices and contexts: a process has the one GPU of its rank, and that GPU one context. */
 #include "cuda_private.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define DRIVER_VERSION 13000
 #define UUID_PREFIX "\0\0\0\0\x11\x11\x22\x22\x33\x33"
+#define FIRST_GPU "NCCL_SIM_FIRST_GPU" /* environment: the number of this node's first one in UUIDs */
 
 static struct cuda_device device;
 static __thread CUcontext current;
@@ -91,10 +93,13 @@ CUDA_EXPORT CUresult cuDeviceGet(CUdevice *ret_device, int ordinal)
 /* GPU-00000000-1111-2222-3333-<ordinal in 12 digits>, as the tests' tree of GPUs has it. */
 CUDA_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
 {
+	const char *first = getenv(FIRST_GPU);
+	unsigned long number = (unsigned long)ordinal + (first ? strtoul(first, NULL, 10) : 0);
+
 	memset(uuid, 0, sizeof(*uuid));
 	memcpy(uuid->bytes, UUID_PREFIX, sizeof(UUID_PREFIX) - 1);
-	uuid->bytes[14] = (char)(ordinal >> 8);
-	uuid->bytes[15] = (char)ordinal;
+	uuid->bytes[14] = (char)(number >> 8);
+	uuid->bytes[15] = (char)number;
 	return CUDA_SUCCESS;
 }
 

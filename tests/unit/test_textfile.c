@@ -36,7 +36,7 @@ TEST(a_rank_is_all_there)
 		"local_rank=\"1\",command=\"train \\\"x\\\"\",nccl_version=\"2.28.9\","
 		"plugin=\"absent\"} 1\n"));
 	CHECK(has("\nnccl_communicator_info" C
-		  ",comm_name=\"tp\\n0\",nranks=\"8\",n_nodes=\"\",pid=\"77\",node=\"\","
+		  ",comm_name=\"tp\\n0\",nranks=\"8\",n_nodes=\"\",pid=\"77\",node=\"node17\","
 		  "gpu=\"2\",identity=\"recovered\",timing=\"none\"} 1\n"));
 	CHECK(has("\nnccl_operations_total" C ",operation=\"AllReduce\",mode=\"launched\"} 10\n"));
 	CHECK(has("\nnccl_operation_bytes_total" C
@@ -60,7 +60,7 @@ TEST(what_is_not_known_is_empty)
 	write_once(tracer, BIG_CAP, NULL);
 	CHECK(has("\nnccl_operations_total{job_id=\"\",UUID=\"\",comm=\"unknown-5-1\",rank=\"\","
 		  "operation=\"AllGather\",mode=\"launched\"} 3\n"));
-	CHECK(has(",comm_name=\"\",nranks=\"\",n_nodes=\"\",pid=\"5\",node=\"\",gpu=\"\","
+	CHECK(has(",comm_name=\"\",nranks=\"\",n_nodes=\"\",pid=\"5\",node=\"node17\",gpu=\"\","
 		  "identity=\"unknown\",timing=\"none\"} 1\n"));
 	CHECK(!strstr(text, "nccl_operation_bytes_total"));
 	tracer_free(tracer);

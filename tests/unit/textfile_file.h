@@ -3,26 +3,7 @@
 #ifndef NCCL_BPFTRACE_TESTS_TEXTFILE_FILE_H
 #define NCCL_BPFTRACE_TESTS_TEXTFILE_FILE_H
 
-#include "../../src/comm.c"
-#include "../../src/comm_learn.c"
-#include "../../src/comm_graph.c"
-#include "../../src/comm_owner.c"
-#include "../../src/comm_plugin.c"
-#include "../../src/comm_query.c"
-#include "../../src/nccl_api.c"
-/* defines COMM, a word of the API table: after it */
-#include "../../src/metrics.c"
-#include "../../src/prom.c"
-#include "../../src/utf8.c"
-#include "../../src/prom_file.c"
-#include "../../src/agent_cost.c"
-#include "../../src/textfile.c"
-#include "../../src/textfile_fill.c"
-#include "../../src/textfile_timed.c"
-#include "../../src/textfile_verdict.c"
-#include "../../src/job_timing.c"
-#include "../../src/timing_stats.c"
-#include "timing_feed.h"
+#include "../bench/textfile_files.h"
 
 #include <ctype.h>
 #include <fcntl.h>
@@ -31,6 +12,12 @@
 #include "stub_tracer.h"
 #include "stub_watch.h"
 #include "unit_prom.h"
+
+int uname(struct utsname *host)
+{
+	*host = (struct utsname){.nodename = "node17", .release = "6.1"};
+	return 0;
+}
 
 const char *libbpf_version_string(void)
 {
