@@ -93,6 +93,7 @@ test-nccl-versions: $(PLUGIN) | setup
 	@scripts/nccl-versions.py $(ARGS)
 
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+GENERATORDIR := $(DESTDIR)$(UNITDIR)-generators
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 # Dashboards and rules, as rendered.
 RENDERED := $(wildcard grafana/rendered)
@@ -108,6 +109,7 @@ install: $(BUILD)/nccl-bpftrace plugin
 	install -d -m 0755 $(DESTDIR)$(UNITDIR)
 	sed 's,@SBINDIR@,$(PREFIX)/sbin,' packaging/nccl-bpftrace.service >$(DESTDIR)$(UNITDIR)/nccl-bpftrace.service
 	chmod 0644 $(DESTDIR)$(UNITDIR)/nccl-bpftrace.service
+	install -D -m 0755 packaging/nccl-bpftrace.generator $(GENERATORDIR)/nccl-bpftrace
 	[ -e $(DESTDIR)/etc/nccl-bpftrace.conf ] || \
 		install -D -m 0644 packaging/nccl-bpftrace.conf $(DESTDIR)/etc/nccl-bpftrace.conf
 ifneq ($(RENDERED),)

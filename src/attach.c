@@ -60,6 +60,21 @@ static int uprobe_pmu_type(void)
 	return fscanf(file, "%d", &type) == 1 ? type : -EINVAL;
 }
 
+bool attach__perf_is_permitted(void)
+{
+	/* "/" is no regular file, so that no event is made; privilege is looked at before. */
+	struct perf_event_attr attr = {
+		.size = sizeof(attr),
+		.type = uprobe_pmu_type(),
+		.config1 = (uintptr_t) "/",
+	};
+	int fd = syscall(__NR_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0 || (errno != EACCES && errno != EPERM);
+}
+
 static int link_perf(int program_fd, int pmu, const struct sites *sites, uint32_t i, pid_t pid)
 {
 	struct perf_event_attr attr = {

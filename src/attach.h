@@ -13,6 +13,13 @@
 /* True when the kernel makes uprobe_multi links for this program (loaded for them). */
 bool attach__multi_works(int program_fd);
 
+/*
+ * True when this process may set probes by perf events. Those need CAP_SYS_ADMIN, since the
+ * kernel's commit "perf: Revert to requiring CAP_SYS_ADMIN for uprobes" (July 2025, in older stable
+ * releases, too).
+ */
+bool attach__perf_is_permitted(void);
+
 struct attach_request {
 	uint32_t pid;
 	uint64_t start, end; /* of a mapping: names the file as /proc/PID/map_files/<start>-<end> */

@@ -260,7 +260,9 @@ static void check__tracing(struct check *check)
 	check__item(check, "bpf programs", !err, why, err ? "refused: %s" : "loaded%s",
 		    err ? strerror(-err) : "");
 	if (!err) {
-		check__item(check, "attaching", true, "", "%s",
+		bool may = !probe__may_attach(tracer__probe(tracer), &why);
+
+		check__item(check, "attaching", may, why, "%s",
 			    probe__uses_multi(tracer__probe(tracer))
 				    ? "uprobe_multi links"
 				    : "perf event links (Linux 6.6 detaches faster)");

@@ -139,7 +139,7 @@ static int diagnose__watch(struct diagnose *d, const char **ret_why)
 	if (err)
 		return err;
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
-	command__tell_of_knobs(d->options);
+	command__tell_of_privilege(d->options);
 	err = tracer__start(d->tracer, on_settled, d) ?: loop__run(d->loop);
 	if (d->is_progress_shown)
 		fprintf(stderr, "\r\033[K");

@@ -179,7 +179,7 @@ static int record__start(struct record *r)
 		err = tracer__on_call(r->tracer, on_call, r);
 	}
 	command__tell_of_foreign(r->tracer);
-	command__tell_of_knobs(r->options);
+	command__tell_of_privilege(r->options);
 	err = err ?: tracer__on_launch(r->tracer, on_launch, r);
 	err = err ?: loop__add_timer(r->loop, FLUSH_NS, FLUSH_NS, on_tick, r, &r->tick);
 	if (!err && duration_ns)

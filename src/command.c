@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
+#include "attach.h"
 #include "commands.h"
 #include "nccl_bpftrace_plugin.h"
 #include "sanitize.h"
@@ -101,7 +102,7 @@ static bool may_write_to_jobs(void)
 	return may;
 }
 
-void command__tell_of_knobs(const struct options *options)
+void command__tell_of_privilege(const struct options *options)
 {
 	bool asked = options->gpu_budget_ppm != NBP_DEFAULT_BUDGET_PPM || options->kernel_timer;
 
@@ -110,6 +111,10 @@ void command__tell_of_knobs(const struct options *options)
 			"nccl-bpftrace: --gpu-timing-budget and --kernel-timer have no effect on "
 			"other users' jobs: they are written into the plugin's memory, for which "
 			"CAP_DAC_OVERRIDE is missing\n");
+	if (options->foreign_plugins && !attach__perf_is_permitted())
+		fprintf(stderr,
+			"nccl-bpftrace: --foreign-plugins has no effect: probes in one process "
+			"alone are set by perf events, for which CAP_SYS_ADMIN is missing\n");
 }
 
 void command__tell_of_foreign(struct tracer *tracer)

@@ -28,8 +28,8 @@ const char *command__where(const struct options *options);
 /* One line on stderr for each profiler plugin that is followed, or not, and why. */
 void command__tell_of_foreign(struct tracer *tracer);
 
-/* One line on stderr where the options ask for what this privilege cannot set in jobs. */
-void command__tell_of_knobs(const struct options *options);
+/* One line on stderr for each kind of options that ask for more than this privilege can do. */
+void command__tell_of_privilege(const struct options *options);
 
 /* Ends the loop on SIGINT, SIGTERM and SIGHUP. 0 or -errno. */
 int command__stop_on_signals(struct loop *loop);

@@ -253,6 +253,16 @@ void probe__free(struct probe *probe)
 	free(probe);
 }
 
+int probe__may_attach(const struct probe *probe, const char **ret_why)
+{
+	if (probe->multi || attach__perf_is_permitted())
+		return 0;
+	*ret_why = "probes by perf events need CAP_SYS_ADMIN, and uprobe_multi links are not to be "
+		   "had (Linux 6.6) or not wanted: grant it; for the service, see "
+		   "nccl-bpftrace.conf(5)";
+	return -EACCES;
+}
+
 bool probe__uses_multi(const struct probe *probe)
 {
 	return probe->multi;

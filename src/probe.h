@@ -46,6 +46,8 @@ typedef void probe_counter_fn(void *ctx, const struct nb_key *key, const struct 
 int probe__new(struct probe **ret, const struct probe_options *options, const char **ret_why);
 void probe__free(struct probe *probe);
 
+/* 0, or -EACCES and, in ret_why, what privilege is missing to set probes. */
+int probe__may_attach(const struct probe *probe, const char **ret_why);
 bool probe__uses_multi(const struct probe *probe);
 /* What the probes on a file of that kind run; -1: nothing. */
 int probe__program_fd(const struct probe *probe, enum image_kind kind);

@@ -93,6 +93,8 @@ static int tracer__open(struct tracer *tracer, const char **ret_why)
 	if (!pid_namespace__is_host())
 		return -ENOTSUP;
 	err = probe__new(&tracer->probe, &tracer->options.probe, ret_why);
+	if (!err && tracer->options.attach)
+		err = probe__may_attach(tracer->probe, ret_why);
 	if (err)
 		return err;
 	*ret_why = "the kernel refused to tell of the ends of processes";

@@ -170,3 +170,20 @@ def test_host_root_that_is_none():
         done = nbt.run_agent("ps", "--host-root", root)
         assert done.returncode == 2 and done.stdout == "", done
         assert len(done.stderr.splitlines()) == 1 and root in done.stderr, done
+
+
+def test_labels_of_the_exporter_s_own_pod():
+    """Prometheus labels a target that is a pod; README says what then becomes of the job's labels."""
+    root = host([f"research_llm_{UID}"], [f"llm_research_trainer-{ID}.log"])
+    job = job_in(*POD)
+    agent = servers.agent("--host-root", root)
+    job.run()
+    agent.until(lambda s: s.get(INFO, pod="llm"), "the job's pod", 60)
+    target = {"namespace": "monitoring", "pod": "nccl-bpftrace-x7", "container": "node-exporter"}
+    node_exporter = servers.NodeExporter(agent.directory)
+    for honor_labels, prefix in ((False, "exported_"), (True, "")):
+        prometheus = servers.Prometheus(node_exporter, honor_labels=honor_labels, labels=[dict(target)])
+        (labels, _), = nbt.wait_for(lambda p=prometheus: p.query(INFO), "the job", 60)
+        assert [labels[prefix + name] for name in target] == ["research", "llm", "trainer"], labels
+        assert honor_labels or [labels[name] for name in target] == list(target.values()), labels
+        assert labels["job_id"] == "research/llm"

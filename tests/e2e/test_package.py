@@ -65,7 +65,8 @@ def test_fields():
     files = re.findall(r"^-(\S+) (\S+) .* \.(/\S+)$", listed, re.M)
     assert {owner for _, owner, _ in files} == {"root/root"}
     assert {path for mode, _, path in files if mode == "rwxr-xr-x"} == {
-        "/usr/sbin/nccl-bpftrace", "/usr/share/doc/nccl-bpftrace/examples/slurm/task_prolog.sh"}
+        "/usr/sbin/nccl-bpftrace", "/lib/systemd/system-generators/nccl-bpftrace",
+        "/usr/share/doc/nccl-bpftrace/examples/slurm/task_prolog.sh"}
     for path in (CONF, PLUGIN, "/usr/share/man/man8/nccl-bpftrace.8.gz", "/usr/lib/sysusers.d/nccl-bpftrace.conf",
                  "/usr/share/man/man5/nccl-bpftrace.conf.5.gz", "/usr/share/doc/nccl-bpftrace/copyright",
                  "/usr/share/doc/nccl-bpftrace/examples/kubernetes/daemonset.yaml",
@@ -89,6 +90,7 @@ def test_make_install():
         "opt/nb/sbin/nccl-bpftrace": 0o755,
         "opt/nb/lib/nccl-bpftrace/libnccl-profiler-bpftrace.so": 0o755,
         f"opt/nb/lib/systemd/system/{UNIT}": 0o644,
+        "opt/nb/lib/systemd/system-generators/nccl-bpftrace": 0o755,
         "opt/nb/lib/sysusers.d/nccl-bpftrace.conf": 0o644,
         "opt/nb/share/man/man5/nccl-bpftrace.conf.5": 0o644,
         "opt/nb/share/man/man8/nccl-bpftrace.8": 0o644,

@@ -269,7 +269,7 @@ def test_ctrl_s_holds_up_nothing():
             pane.keys("C-q")
             pane.shows(" KEYS")
             check_fits(pane, 80, 24)
-            pane.keys("q")
+            pane.keys("q", "q")  # out of the help first
         else:
             os.kill(pane.agent(), signal.SIGTERM)
         assert pane.ended() == 0
@@ -309,7 +309,7 @@ def test_stopped_and_continued_from_outside():
     pane.keys("h")
     os.kill(pane.agent(), signal.SIGCONT)
     pane.shows(" KEYS")
-    pane.keys("q")
+    pane.keys("q", "q")
     assert pane.ended() == 0
 
 
@@ -347,6 +347,8 @@ def test_terminals():
         check_fits(pane, 80, 24)
         pane.keys("C-l")
         pane.shows(" KEYS")
+        pane.keys("q")
+        pane.shows("q quit")
         pane.keys("q")
         pane.until(lambda s: "status 0" in s, "its end")
     no_database = "".join(f"mount -t tmpfs none {path};" for path in

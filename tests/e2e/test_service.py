@@ -42,7 +42,7 @@ def test_capabilities_are_the_same_everywhere():
     assert sorted(re.findall(r"CAP_\w+", readme)) == sorted(checked)
     pod = re.search(r"add: \[(.*)\]", (PACKAGING / "kubernetes/daemonset.yaml").read_text())[1]
     assert sorted("CAP_" + name for name in pod.split(", ")) == sorted(checked)
-    comments = re.findall(r"CAP_\w+", re.search(r"# All the privilege.*?\n(.*?)# --gpu", (PACKAGING / UNIT).read_text(),
+    comments = re.findall(r"CAP_\w+", re.search(r"# All the privilege.*?\n(.*?)# On kernels", (PACKAGING / UNIT).read_text(),
                                                 re.S)[1])
     assert sorted(comments) == sorted(checked)
 
@@ -194,19 +194,56 @@ def test_it_stops_cleanly():
     assert not process.exists()
 
 
-def test_what_it_cannot_set_it_says():
-    """The knobs of other users' jobs need one capability more."""
+def generated(btf):
+    """What the generator adds to the unit on a kernel with such a BTF; "" for nothing."""
+    place = nbt.tempdir()
+    (place / "btf").write_bytes(btf)
+    script = place / "generator"
+    script.write_text((PACKAGING / "nccl-bpftrace.generator").read_text().replace("/sys/kernel/btf/vmlinux",
+                                                                                  str(place / "btf")))
+    for _ in range(2):
+        done = subprocess.run(["sh", script, place], text=True, capture_output=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    made = place / f"{UNIT}.d/uprobes.conf"
+    return made.read_text() if made.exists() else ""
+
+
+def test_kernels_without_uprobe_multi():
+    """One capability more, which suffices; without it the service says what is missing, and does not pretend to trace."""
+    assert generated(b"\0bpf_link\0bpf_uprobe_multi_link\0") == ""
+    added = generated(b"\0bpf_link\0")
     service = installed()
-    service.conf.write_text("gpu-timing-budget = 5\ninterval = 1\n")
+    service.conf.write_text("interval = 1\nattach = perf\n")
+    service.drop_in("StandardError=append:/run/said\n")
+    service.manager.start()
+    assert service.control("start").returncode != 0
+    said = service.root.run("cat", "/run/said")
+    assert "CAP_SYS_ADMIN" in said and service.show()["ExecMainStatus"] == "3", said
+    service.control("stop")
+    service.drop_in(added.removeprefix("[Service]\n"))
+    service.manager.control("daemon-reload")
+    job = tenant.start()
+    assert service.control("start").returncode == 0
+    nbt.defer(service.control, "stop")
+    nbt.wait_for(service.file.exists, "the textfile", 30)
+    job.run()
+    tenant.expect_all(service.series, job)
+
+
+def test_what_it_cannot_do_it_says():
+    """The knobs of other users' jobs need one capability more, following other plugins another one."""
+    service = installed()
+    service.conf.write_text("gpu-timing-budget = 5\nforeign-plugins = yes\ninterval = 1\n")
     service.drop_in("StandardError=append:/run/said\n")
     service.start()
     said = service.root.path / "run/said"
-    nbt.wait_for(lambda: "CAP_DAC_OVERRIDE is missing" in said.read_text(), "what it says")
+    nbt.wait_for(lambda: "CAP_DAC_OVERRIDE is missing" in said.read_text() and
+                 "CAP_SYS_ADMIN is missing" in said.read_text(), "what it says")
     service.control("stop")
     said.write_text("")
-    service.drop_in("StandardError=append:/run/said\nAmbientCapabilities=CAP_DAC_OVERRIDE\n"
-                    "CapabilityBoundingSet=CAP_DAC_OVERRIDE\n")
+    service.drop_in("StandardError=append:/run/said\nAmbientCapabilities=CAP_DAC_OVERRIDE CAP_SYS_ADMIN\n"
+                    "CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_ADMIN\n")
     service.manager.control("daemon-reload")
     assert service.control("start").returncode == 0
     nbt.wait_for(lambda: "heartbeat" in service.file.read_text(), "the textfile")
-    assert "CAP_DAC_OVERRIDE" not in said.read_text()
+    assert "missing" not in said.read_text()

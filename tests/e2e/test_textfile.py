@@ -16,6 +16,8 @@ import servers
 from servers import (Crowd, NodeExporter, fake_gpus, gpu_uuid, private_mounts, promtool)
 
 SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
+ALONE = ("test_five_hundred_processes", "test_ten_thousand_communicators",
+         "test_late_job_is_found_within_a_second", "test_no_torn_file_under_scraping")
 
 # Whatever a job does, no label has another name.
 LABELS = {

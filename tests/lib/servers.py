@@ -135,8 +135,12 @@ class NodeExporter(Server):
 class Prometheus(Server):
     READY = "/-/ready"
 
-    def __init__(self, *node_exporters, interval="500ms", labels=(), settings=None):
-        """labels: what each target's series carry; settings: more of its configuration."""
+    def __init__(self, *node_exporters, interval="500ms", honor_labels=False, labels=(),
+                 settings=None):
+        """
+        labels: what it puts on every series of each target, as it does with the target's pod on
+        Kubernetes; settings: more of its configuration.
+        """
         program = nbt.need("prometheus", "prometheus")
         directory = nbt.tempdir()
         config = directory / "prometheus.yml"  # JSON is YAML
@@ -144,7 +148,8 @@ class Prometheus(Server):
         config.write_text(json.dumps({
             "global": {"scrape_interval": interval, "scrape_timeout": interval,
                        "evaluation_interval": interval},
-            "scrape_configs": [{"job_name": "node", "static_configs": [
+            "scrape_configs": [{"job_name": "node", "honor_labels": honor_labels,
+                                "static_configs": [
                 {"targets": [f"{LOOPBACK}:{exporter.port}"], "labels": own}
                 for exporter, own in zip(node_exporters, labels)]}], **(settings or {})}))
         super().__init__(lambda address: [
