@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "commands.h"
+#include "job_names.h"
 #include "pid_namespace.h"
 #include "plugin_conf.h"
 #include "sanitize.h"
@@ -108,6 +109,17 @@ static bool check__pid_namespace(struct check *check)
 		is_host ? "the host's"
 			: "not the host's, or /proc is another's: process numbers do not match");
 	return is_host;
+}
+
+/* Without them the host can be traced no less. */
+static void check__pod_names(struct check *check)
+{
+	const char *root = check->options->host_root;
+	int err = job_names__look_for_pods(root);
+
+	check__item(check, "names of pods", true, "", "%svar/log/pods below %s%s%s",
+		    err ? "none: " : "from ", root ?: JOB_NAMES_ROOT " or /", err ? ": " : "",
+		    err ? strerror(-err) : "");
 }
 
 static void check__textfile_dir(struct check *check)
@@ -316,6 +328,7 @@ int cmd_check(const struct options *options)
 	check__privilege(&check);
 	if (check__pid_namespace(&check))
 		check__tracing(&check);
+	check__pod_names(&check);
 	check__plugin_conf(&check);
 	check__textfile_dir(&check);
 	if (options->json)

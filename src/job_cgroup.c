@@ -92,7 +92,8 @@ static void path__read(struct span path, struct job_identity *ret)
 	}
 }
 
-/* Version 1 has a path for each controller: the first to name a job counts, and a container. */
+/* Version 1 has a path for each controller: the first to name a job counts, or a pod, or a
+ * container. */
 static void job__add(struct job_identity *job, const struct job_identity *found)
 {
 	if (!job->job_id[0] && found->job_id[0]) {
@@ -100,7 +101,7 @@ static void job__add(struct job_identity *job, const struct job_identity *found)
 		memcpy(job->step, found->step, sizeof(job->step));
 		job->source = JOB_SOURCE_CGROUP;
 	}
-	if (job->container_id[0] || job->pod_uid[0])
+	if (job->pod_uid[0] || (job->container_id[0] && !found->pod_uid[0]))
 		return;
 	memcpy(job->container_id, found->container_id, sizeof(job->container_id));
 	memcpy(job->pod_uid, found->pod_uid, sizeof(job->pod_uid));

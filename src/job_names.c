@@ -12,6 +12,8 @@
 
 #include "util.h"
 
+#define LOGS_OF_PODS "var/log/pods"
+
 /* An absolute link (/var/log on a disk of its own) is meant for the host's root, not for ours. */
 static int open_below(int root, const char *path, int flags)
 {
@@ -22,6 +24,24 @@ static int open_below(int root, const char *path, int flags)
 	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
 
 	return fd < 0 ? -errno : (int)fd;
+}
+
+static int open_root(const char *path)
+{
+	const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+	int fd = open(path ?: JOB_NAMES_ROOT, flags);
+
+	if (fd < 0 && !path)
+		fd = open("/", flags);
+	return fd < 0 ? -errno : fd;
+}
+
+int job_names__look_for_pods(const char *path)
+{
+	_cleanup_close_ int root = open_root(path);
+	_cleanup_close_ int pods = root < 0 ? root : open_below(root, LOGS_OF_PODS, O_DIRECTORY);
+
+	return pods < 0 ? pods : 0;
 }
 
 typedef bool name_fn(const char *name, const struct job_identity *job, struct job_names *ret);
@@ -91,14 +111,14 @@ static bool search_places(int root, const struct job_identity *job, struct job_n
 /* The kubelet's word goes first; what it does not say, the runtime may. */
 int job_names__find(const char *root, const struct job_identity *job, struct job_names *ret)
 {
-	_cleanup_close_ int fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_close_ int fd = open_root(root);
 	struct job_names log = {}, file = {};
 
 	*ret = (struct job_names){};
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (job->pod_uid[0]) {
-		search(fd, "var/log/pods", job_names__from_folder, job, ret);
+		search(fd, LOGS_OF_PODS, job_names__from_folder, job, ret);
 		search(fd, "var/log/containers", job_names__from_log, job, &log);
 	}
 	if (ret->pod[0] && !strcmp(ret->pod, log.pod) && !strcmp(ret->namespace, log.namespace))

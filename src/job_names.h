@@ -12,12 +12,18 @@
 #define JOB_NAMES_MAX_FILE    (1U << 20) /* a larger file is passed over */
 #define JOB_NAMES_MAX_ENTRIES 16384	 /* of a directory; those past it are not looked at */
 
+#define JOB_NAMES_ROOT "/proc/1/root" /* also where we see another root than the host's */
+
 /*
  * Looks the container and the pod of an identity up below root, a directory that is the host's /
- * or is made like it; links there lead nowhere else. In a helper: a disk may not answer.
+ * or is made like it; links there lead nowhere else. NULL: JOB_NAMES_ROOT, or where that is not
+ * ours to open (a security module, say) our own. In a helper: a disk may not answer.
  * ret: all of it; what is not found is "". 0, or -errno when root itself cannot be opened.
  */
 int job_names__find(const char *root, const struct job_identity *job, struct job_names *ret);
+
+/* 0: the kubelet's folder of pods' logs is there, below root as above; or -errno. */
+int job_names__look_for_pods(const char *root);
 
 /*
  * The pure part. job is whom the names are wanted for; true when the text names it and is what its

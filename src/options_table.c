@@ -211,7 +211,7 @@ const struct option_row option_rows[] = {
 	{"cgroup", 0, "PATH", TRACING | BIT(PS),
 	 "only processes in this cgroup (as in /proc/PID/cgroup) or below it", parse_cgroup,
 	 .offset = FIELD(cgroup)},
-	{"host-root", 0, "DIR", LASTING | BIT(PS),
+	{"host-root", 0, "DIR", LASTING | BIT(PS) | BIT(CHECK),
 	 "the host's root, where names of pods and containers are (/proc/1/root)", parse_directory,
 	 .offset = FIELD(host_root)},
 	{"no-ui", 0, NULL, BIT(RUN), "log lines, even on a terminal", parse_flag,

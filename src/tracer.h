@@ -22,7 +22,6 @@
 
 #define TRACER_MAX_PIDS	     64
 #define TRACER_MAX_LISTENERS 8
-#define DEFAULT_HOST_ROOT    "/proc/1/root" /* also where we see another root than the host's */
 
 struct tracer_options {
 	struct probe_options probe;

@@ -85,8 +85,7 @@ static void on_info_done(void *ctx, int status)
 void tracer__ask_info(struct tracer *tracer, struct process *process)
 {
 	struct question *q = question__new(tracer, process->tgid);
-	struct procinfo_question asked = {process->tgid,
-					  tracer->options.host_root ?: DEFAULT_HOST_ROOT};
+	struct procinfo_question asked = {process->tgid, tracer->options.host_root};
 	const struct helper_job job = {
 		.work = procinfo__work,
 		.arg = &asked,

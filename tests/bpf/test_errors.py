@@ -241,6 +241,18 @@ def test_check_where_all_is_well():
             "textfile directory"} <= {item["name"] for item in items["items"]}
 
 
+def test_check_looks_for_names_of_pods():
+    def said(root):
+        done = agent("check", "--host-root", root)
+        assert done.returncode == 0, done
+        return re.search(r"^ok +names of pods +(.*)$", done.stdout, re.M)[1]
+
+    root = nbt.tempdir()
+    assert said(root) == f"none: var/log/pods below {root}: No such file or directory"
+    (root / "var/log/pods").mkdir(parents=True)
+    assert said(root) == f"from var/log/pods below {root}"
+
+
 def test_standard_output_that_takes_nothing():
     Caller()  # so that there is something to say
     for args in (["ps"], ["ps", "--json"], ["check"], ["check", "--json"], ["--help"],

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Whose job a process is: real cgroups named as Slurm and Kubernetes name them, and a host's files."""
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import nbt
 import servers
+from hook import PLUGIN
 
 SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
 INFO = "nccl_bpftrace_process_info"
@@ -28,6 +30,31 @@ def job_in(*levels, ranks=1, wrapped=(), claim=CLAIM):
         _, procs = servers.child_cgroup(path)
     enter = ["sh", "-c", f'echo $$ >"{procs}" && exec "$@"', "-"] if levels else []
     return servers.sim(SCRIPT, ranks=ranks, prefix=[*wrapped, *enter, "env", *claim])
+
+
+def hierarchy(controller):
+    """Where version 1 of cgroups has it mounted."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, path, kind, options = line.split()[:4]
+        if kind == "cgroup" and controller in options.split(","):
+            return Path(path)
+    return nbt.skip(f"no cgroup v1 hierarchy of {controller}")
+
+
+def job_in_version_1(path):
+    """The same, in a cgroup of one controller, while version 2 knows nothing of jobs."""
+    at = hierarchy("pids") / f"nccl-bpftrace-test.{os.getpid()}"
+    for name in ("", *path.split("/")):
+        at /= name
+        at.mkdir()
+        nbt.defer(leave, at)
+    return servers.sim(SCRIPT, ranks=1, prefix=[
+        "sh", "-c", 'echo $$ >"$0" && exec "$@"', at / "cgroup.procs", "env", *CLAIM])
+
+
+def leave(cgroup):
+    nbt.wait_for(lambda: not (cgroup / "cgroup.procs").read_text(), f"{cgroup} to be left")
+    cgroup.rmdir()
 
 
 def host(pods=(), logs=(), files=()):
@@ -95,6 +122,17 @@ def test_pod_without_a_name():
 def test_slurm_step():
     job = job_in("node1_slurmstepd.scope", "job_4242", "step_batch", "user", "task_0")
     assert labels_of(job, host()) == expected("4242", slurm_step="batch")
+
+
+def test_slurm_step_of_version_1():
+    job = job_in_version_1("slurm_node1/uid_1000/job_4243/step_4/task_0")
+    assert labels_of(job, host()) == expected("4243", slurm_step="4")
+
+
+def test_pod_of_version_1():
+    job = job_in_version_1(f"kubepods/burstable/pod{UID}/{ID}")
+    assert labels_of(job, host([f"research_llm_{UID}"])) == expected(
+        "research/llm", "research", "llm", ID[:12])
 
 
 def test_docker_by_its_own_file():
@@ -165,6 +203,22 @@ def test_job_in_a_pid_namespace_of_its_own():
     assert infos == {("0", "observed"), ("1", "observed")}
 
 
+def test_gpu_time_of_a_job_in_a_pid_namespace_of_its_own():
+    """The tracer wakes each plugin by the number that its process has out here."""
+    ranks = 3
+    job = servers.sim("comm world config; loop 100 { allreduce world 100 fp32; pause 20 }",
+                      ranks=ranks, gpu=True, plugin=PLUGIN, prefix=[
+                          nbt.need("unshare", "util-linux"), "--pid", "--fork", "--mount-proc"])
+    assert all(pid < 100 for pid in job.pids), "the job has numbers of its own"
+    agent = servers.agent("--gpu-timing-budget", "100", preexec_fn=servers.fake_gpus(ranks))
+    job.run()
+    series = agent.until(lambda s: len(s.get("nccl_timed_operations_total")) == ranks and
+                         len(s.get(INFO, plugin="active")) == ranks, "times of each GPU", 60)
+    assert {labels["UUID"] for labels, _ in series.get("nccl_timed_operations_total")} == {
+        servers.gpu_uuid(i) for i in range(ranks)}
+    assert not {labels["pid"] for labels, _ in series.get(INFO)} & set(map(str, job.pids))
+
+
 def test_host_root_that_is_none():
     for root in ("/proc/self/status", "/no/such/directory"):
         done = nbt.run_agent("ps", "--host-root", root)
@@ -182,7 +236,7 @@ def test_labels_of_the_exporter_s_own_pod():
     target = {"namespace": "monitoring", "pod": "nccl-bpftrace-x7", "container": "node-exporter"}
     node_exporter = servers.NodeExporter(agent.directory)
     for honor_labels, prefix in ((False, "exported_"), (True, "")):
-        prometheus = servers.Prometheus(node_exporter, honor_labels=honor_labels, labels=[dict(target)])
+        prometheus = servers.Prometheus(node_exporter, honor_labels=honor_labels, labels=[target])
         (labels, _), = nbt.wait_for(lambda p=prometheus: p.query(INFO), "the job", 60)
         assert [labels[prefix + name] for name in target] == ["research", "llm", "trainer"], labels
         assert honor_labels or [labels[name] for name in target] == list(target.values()), labels

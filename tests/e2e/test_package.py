@@ -96,6 +96,9 @@ def test_make_install():
         "opt/nb/share/man/man8/nccl-bpftrace.8": 0o644,
         "opt/nb/share/bash-completion/completions/nccl-bpftrace": 0o644,
     }, found
+    rendered, shared = nbt.ROOT / "grafana/rendered", place / "opt/nb/share/nccl-bpftrace/grafana"
+    names = [path.relative_to(rendered) for path in rendered.rglob("*") if path.is_file()]
+    assert names and all((shared / name).read_bytes() == (rendered / name).read_bytes() for name in names)
     assert conf.read_text() == "# edited\n"
     assert "ExecStart=/opt/nb/sbin/nccl-bpftrace run " in (place / f"opt/nb/lib/systemd/system/{UNIT}").read_text()
     done = subprocess.run([place / "opt/nb/sbin/nccl-bpftrace", "plugin", "status", "--conf", place / "none"],

@@ -138,7 +138,7 @@ class Prometheus(Server):
     def __init__(self, *node_exporters, interval="500ms", honor_labels=False, labels=(),
                  settings=None):
         """
-        labels: what it puts on every series of each target, as it does with the target's pod on
+        labels: what it puts on every target's series, target by target, as it does with the pod on
         Kubernetes; settings: more of its configuration.
         """
         program = nbt.need("prometheus", "prometheus")
@@ -150,7 +150,7 @@ class Prometheus(Server):
                        "evaluation_interval": interval},
             "scrape_configs": [{"job_name": "node", "honor_labels": honor_labels,
                                 "static_configs": [
-                {"targets": [f"{LOOPBACK}:{exporter.port}"], "labels": own}
+                {"targets": [f"{LOOPBACK}:{exporter.port}"], "labels": dict(own)}
                 for exporter, own in zip(node_exporters, labels)]}], **(settings or {})}))
         super().__init__(lambda address: [
             program, f"--config.file={config}", f"--web.listen-address={address}",

@@ -295,7 +295,7 @@ def test_command_lines():
 def test_make_targets():
     real = set()
     for path in (nbt.ROOT / "Makefile", nbt.ROOT / "tests/tests.mk",
-                 nbt.ROOT / "tests/bench/bench.mk"):
+                 nbt.ROOT / "tests/bench/bench.mk", nbt.ROOT / "grafana/grafana.mk"):
         for targets in re.findall(r"^([a-z][\w -]*):(?!=)", path.read_text(), re.M):
             real.update(targets.split())
     named = re.findall(r"(?:`|^    )(?:sudo )?make ([a-z][\w-]*)", README, re.M)

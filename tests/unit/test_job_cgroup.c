@@ -220,6 +220,16 @@ TEST(cgroup_container_cannot_be_forged)
 			 UID_DASHES, "");
 }
 
+TEST(cgroup_lines_that_differ)
+{
+	/* a pod in a later line still is one, and its environment names no job */
+	expect_container("9:memory:/docker/" OTHER_ID "\n0::/kubepods/pod" UID_DASHES "/" ID "\n",
+			 UID_DASHES, ID);
+	expect_container("9:memory:/docker/" ID "\n0::/docker/" OTHER_ID "\n", "", ID);
+	expect_container("9:memory:/kubepods/pod" UID_DASHES "/" ID "\n0::/docker/" OTHER_ID "\n",
+			 UID_DASHES, ID);
+}
+
 TEST(cgroup_slurm_with_containers)
 {
 	/* made by the job, below its own step */
