@@ -30,6 +30,12 @@ struct discover_listener {
 	void (*mapping)(void *ctx, const struct nb_mapping *mapping, uint64_t since_ns);
 	/* A further process maps this file (only its inode is given): is that of interest? */
 	enum discover_interest (*interest)(void *ctx, const struct nb_mapping *file);
+	/*
+	 * Is a process to be looked at, that maps a file which is of interest or not known yet?
+	 * Where it is not, others that map it are not kept waiting for what a look at it would
+	 * tell.
+	 */
+	bool (*wants)(void *ctx, uint32_t pid);
 	/* The process runs another program since then. Is it one that is to be looked at again? */
 	bool (*executed)(void *ctx, uint32_t pid, uint64_t at_ns);
 	/* A scan has ended. */

@@ -55,6 +55,8 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 	s = discover__find_shown(d, &key) ?: discover__remember(d, &key);
 	if (s && s->resolved)
 		interest = d->listener.interest(d->listener.ctx, &s->file);
+	if ((s && interest == DISCOVER_NONE) || !d->listener.wants(d->listener.ctx, notice->pid))
+		return;
 	due = (struct due){
 		.pid = notice->pid,
 		.addr = notice->addr,

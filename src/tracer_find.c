@@ -24,6 +24,16 @@ struct look {
 	bool seen_before; /* what it is was known, and it is to be attached as that */
 };
 
+static bool tracer__asks_for(const struct tracer *tracer, uint32_t tgid)
+{
+	const struct tracer_options *o = &tracer->options;
+
+	for (unsigned int i = 0; i < o->n_pids; i++)
+		if (o->pids[i] == tgid)
+			return true;
+	return !o->n_pids;
+}
+
 static bool tracer__wants_process(struct tracer *tracer, uint32_t tgid)
 {
 	const struct tracer_options *o = &tracer->options;
@@ -34,12 +44,7 @@ static bool tracer__wants_process(struct tracer *tracer, uint32_t tgid)
 		tracer->cgroup_pid = tgid;
 		tracer->cgroup_scan = discover__scans(tracer->discover);
 	}
-	if (o->cgroup && !tracer->cgroup_in)
-		return false;
-	for (unsigned int i = 0; i < o->n_pids; i++)
-		if (o->pids[i] == tgid)
-			return true;
-	return !o->n_pids;
+	return (!o->cgroup || tracer->cgroup_in) && tracer__asks_for(tracer, tgid);
 }
 
 /*
@@ -271,6 +276,15 @@ static enum discover_interest interest_in(void *ctx, const struct nb_mapping *fi
 	return DISCOVER_WANTED;
 }
 
+/* As of now: it may have been moved to another cgroup since its last mapping. */
+static bool wants(void *ctx, uint32_t tgid)
+{
+	const struct tracer *tracer = ctx;
+	const char *cgroup = tracer->options.cgroup;
+
+	return tracer__asks_for(tracer, tgid) && (!cgroup || procinfo__in_cgroup(tgid, cgroup));
+}
+
 static bool on_exec(void *ctx, uint32_t tgid, uint64_t at_ns)
 {
 	struct tracer *tracer = ctx;
@@ -295,6 +309,7 @@ int tracer__open_discover(struct tracer *tracer)
 	const struct discover_listener listener = {
 		.mapping = on_mapping,
 		.interest = interest_in,
+		.wants = wants,
 		.executed = on_exec,
 		.scanned = on_scanned,
 		.ctx = tracer,

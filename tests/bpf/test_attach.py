@@ -10,6 +10,8 @@ from pathlib import Path
 
 import loader
 import nbt
+import servers
+from hook import PLUGIN
 from loader import Agent, Loader, METHODS, calls, expect_calls, is_known, wait_known
 
 SIM = nbt.BUILD / "sim"
@@ -391,3 +393,17 @@ def test_burst_of_processes():
     series = expect_calls(agent, {process.pid: 12})
     spent = series.one("nccl_bpftrace_cpu_seconds_total") - before
     assert spent < 2, f"{spent:.2f} s of CPU for 300 processes"
+
+
+def test_others_map_the_same_files_at_the_same_time():
+    """What they are is learnt from ours, whichever process the kernel told of first and last."""
+    name, procs = servers.child_cgroup("ours")
+    agent = Agent("--cgroup", name)
+    for turn in range(1, 4):
+        plugin = copy(PLUGIN, nbt.tempdir() / "libnccl-profiler-bpftrace.so")
+        job = nbt.Sim("comm a; allreduce a 1000 fp32", ranks=8, gpu=True, plugin=plugin)
+        procs.write_text(str(job.pids[turn]))
+        job.go()  # only now the plugin is loaded, by all ranks at once
+        for state in ("traced", "plugin"):
+            agent.until(lambda s, what=state: s.one("nccl_bpftrace_processes", state=what) == turn,
+                        f"{turn} processes {state}", 20)
