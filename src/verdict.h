@@ -139,6 +139,8 @@ struct verdict_replays {
 };
 void verdicts__replayed(struct verdicts *verdicts, const struct verdict_member *member,
 			const struct verdict_replays *replays);
+/* What was last told of replays is as of then, which may be long ago; never told: as of now. */
+void verdicts__replays_as_of(struct verdicts *verdicts, uint64_t time_ns);
 
 /* What the plugin knows of a rank's GPU at this time; told again at every settle. */
 struct verdict_gpu {

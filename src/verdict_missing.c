@@ -68,6 +68,7 @@ struct numbers {
 	bool is_known[N_COLLECTIVES];  /* of all living ranks */
 	bool is_uneven[N_COLLECTIVES]; /* and not the same */
 	bool any_uneven;
+	bool has_replays; /* what CUDA graphs have run can be compared, too */
 };
 
 /* After a loss the numbers of a rare operation may be those of long ago. */
@@ -95,7 +96,7 @@ static bool verdict_comm__is_past(const struct verdict_comm *comm, enum nccl_ope
 
 static struct numbers verdict_comm__numbers(const struct verdict_comm *comm)
 {
-	struct numbers n = {};
+	struct numbers n = {.has_replays = verdict_comm__replays_compare(comm)};
 
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		struct range range = verdict_comm__range(comm, op);
@@ -117,10 +118,13 @@ static bool member__is_behind(const struct member *m, const struct numbers *n, i
 	       m->reached[op] < n->ranges[op].most;
 }
 
-/* Calls ahead of the least, of those operations of which all ranks' numbers are known. */
+/*
+ * Calls ahead of the least, of those operations of which all ranks' numbers are known, and replays:
+ * who waits in a graph for the hindmost has not made the next call either, and is not to blame.
+ */
 static uint64_t member__position(const struct member *m, const struct numbers *n)
 {
-	uint64_t position = 0;
+	uint64_t position = n->has_replays ? m->replays.n : 0;
 
 	for (int op = 0; op < N_COLLECTIVES; op++) {
 		if (n->is_known[op])

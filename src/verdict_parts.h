@@ -97,6 +97,8 @@ uint64_t member__still_since(const struct member *member);
 bool member__has_time(const struct member *member, uint64_t wanted_ns, uint64_t now_ns);
 
 /* verdict_replay.c */
+/* Living ranks can be told apart by how much their CUDA graphs have run. */
+bool verdict_comm__replays_compare(const struct verdict_comm *comm);
 bool verdict_comm__find_unlaunched(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
 
 /* verdict_peer.c. follows: no call of the operation is missing before it. */

@@ -353,7 +353,8 @@ struct verdicts {
 	struct verdict_comm *first, *last, *recent;
 	uint32_t n_comms, n_members, n_cells;
 	uint64_t refused;
-	uint64_t now_ns; /* of the last settle */
+	uint64_t now_ns;     /* of the last settle */
+	uint64_t replays_ns; /* what is known of replays is as of then; 0: as of now */
 	verdict_lateness_fn *lateness_fn;
 	void *ctx;
 };

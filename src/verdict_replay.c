@@ -7,7 +7,7 @@
  */
 #include "verdict_private.h"
 
-static bool verdict_comm__replays_compare(const struct verdict_comm *comm)
+bool verdict_comm__replays_compare(const struct verdict_comm *comm)
 {
 	const struct verdict_replays *first = NULL;
 
@@ -76,7 +76,7 @@ static bool verdict_comm__sort_replays(struct verdict_comm *comm, uint64_t now_n
 
 bool verdict_comm__find_unlaunched(struct verdict_comm *comm, uint64_t now_ns, struct finding *f)
 {
-	uint64_t threshold_ns;
+	uint64_t threshold_ns, then_ns;
 
 	*f = (struct finding){
 		.cause = VERDICT_MISSING_LAUNCH,
@@ -86,14 +86,16 @@ bool verdict_comm__find_unlaunched(struct verdict_comm *comm, uint64_t now_ns, s
 	if (!verdict_comm__replays_compare(comm) || !verdict_comm__sort_replays(comm, now_ns, f))
 		return false;
 	threshold_ns = verdict_comm__threshold(comm, &comm->pauses, MIN_THRESHOLD_NS, now_ns);
-	if (since(now_ns, f->since_ns) < threshold_ns)
+	/* counters that were read long ago do not tell that it stands still now */
+	then_ns = comm->owner->replays_ns ?: now_ns;
+	if (since(then_ns, f->since_ns) < threshold_ns)
 		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		const struct member *m = &comm->members[i];
 
 		if (!rank_set__has(&f->culprits, i))
 			continue;
-		if (since(now_ns, member__still_since(m)) < threshold_ns ||
+		if (since(then_ns, member__still_since(m)) < threshold_ns ||
 		    member__has_time(m, f->since_ns, now_ns))
 			return false;
 		f->operation = m->replays.operation;
@@ -109,4 +111,9 @@ void verdicts__replayed(struct verdicts *verdicts, const struct verdict_member *
 
 	if (comm)
 		comm->members[i].replays = *replays;
+}
+
+void verdicts__replays_as_of(struct verdicts *verdicts, uint64_t time_ns)
+{
+	verdicts->replays_ns = time_ns;
 }

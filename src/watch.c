@@ -262,6 +262,7 @@ void watch__settle(struct watch *w, uint64_t now_ns)
 	w->round++;
 	w->n_new = 0;
 	watch__refresh(w, now_ns);
+	verdicts__replays_as_of(w->verdicts, tracer__refreshed_ns(w->tracer));
 	watch__take_losses(w, now_ns);
 	watch__take_comms(w, now_ns);
 	watch__release_held(w, now_ns);

@@ -9,15 +9,15 @@
     local over(series, offset='') =
       'sum_over_time(%s[%s]%s)' % [series, c.driftRange, if offset == '' then '' else ' offset ' + offset],
     // A sum of rates, one each evaluation, is seconds of GPU time divided by the seconds between.
-    local enough(level, offset) = '(%s > %g)' % [
+    local enough(level, offset) = '(%s > %s)' % [
       over(level + ':nccl_timed_seconds:rate', offset),
-      c.driftMinSeconds / c.evaluationSeconds,
+      q.number(c.driftMinSeconds / c.evaluationSeconds),
     ],
     local bandwidth(level, offset='') =
       '%s / %s' % [over(level + ':nccl_timed_bus_bytes:rate', offset), enough(level, offset)],
     local drift(level) =
-      '(%s)\n/\n(%s)\n< %g'
-      % [bandwidth(level), bandwidth(level, c.driftOffset), c.driftRatio],
+      '(%s)\n/\n(%s)\n< %s'
+      % [bandwidth(level), bandwidth(level, c.driftOffset), q.number(c.driftRatio)],
     local what = '{{ $labels.operation }} {{ $labels.size }}'
                  + '{{ with $labels.algorithm }} {{ . }}{{ end }}{{ with $labels.protocol }} {{ . }}{{ end }}',
     local increases(metric, matchers='') =
@@ -73,8 +73,8 @@
           'NCCLSampleRatioLow',
           'P2',
           'agent',
-          'avg by (%s) (%s) < %g'
-          % [q.node, q.s('nccl_bpftrace_timing_sample_ratio'), c.sampleRatioMin],
+          'avg by (%s) (%s) < %s'
+          % [q.node, q.s('nccl_bpftrace_timing_sample_ratio'), q.number(c.sampleRatioMin)],
           c.qualityFor,
           'The agent of ' + at + ' times few launches: {{ $value | humanizePercentage }}.',
           'GPU times and bandwidth of this node rest on few samples.',

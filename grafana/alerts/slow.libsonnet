@@ -23,12 +23,20 @@
           'job',
           q.withRank(q.fresh(
             |||
-              %s > %g
+              %s > %s
               and
               %s
               > on (%s) group_left ()
-              %g * sum by (%s) (%s)
-            ||| % [lateness, c.lateShare, last, nodeComm, c.lastShare, nodeComm, last]
+              %s * sum by (%s) (%s)
+            ||| % [
+              lateness,
+              q.number(c.lateShare),
+              last,
+              nodeComm,
+              q.number(c.lastShare),
+              nodeComm,
+              last,
+            ]
           )),
           c.lateFor,
           'Communicator ' + a.comm + ' of ' + a.job + ' waits again and again for ' + a.who + '.',
@@ -60,22 +68,22 @@
             |||
               %s
               < on (%s) group_left ()
-              (%g * %s)
+              (%s * %s)
               and
               %s
               < on (%s) group_left ()
-              (%s - %g)
+              (%s - %s)
               and on (%s)
               count by (%s) (%s) >= %d
             ||| % [
               mean,
               shape,
-              c.nodeLateRatio,
+              q.number(c.nodeLateRatio),
               median,
               mean,
               shape,
               median,
-              c.nodeLateSeconds,
+              q.number(c.nodeLateSeconds),
               shape,
               shape,
               mean,
@@ -84,7 +92,7 @@
           ),
           c.lateFor,
           'The other nodes of ' + a.job + ' wait for {{ $labels.node }} in {{ $labels.operation }} {{ $labels.size }}.',
-          'There it takes {{ $value | humanizeDuration }} of GPU time, less than %g of the median over the ' % c.nodeLateRatio
+          'There it takes {{ $value | humanizeDuration }} of GPU time, less than %s of the median over the ' % q.number(c.nodeLateRatio)
           + "job's nodes. All end together, so the shortest time is that of the one that came last.",
         ),
       ],

@@ -116,7 +116,8 @@ local steps(list) = { mode: 'absolute', steps: [{ color: s[1], value: s[0] } for
         yAxis: { unit: unit, axisPlacement: 'left' },
         rowsFrame: { layout: 'auto', value: 'count' },
         legend: { show: true },
-        tooltip: { show: true, yHistogram: false },
+        // Before 10.4 it is "show" that shows it, later "mode": each has it on by default.
+        tooltip: { yHistogram: false },
         showValue: 'never',
       },
     },

@@ -41,6 +41,9 @@
       '(\n%s\n)\n* on (%s) group_left (node, gpu, pid, comm_name)\ntopk by (%s) (1, %s)'
       % [q.indent(expr), q.rank, q.rank, q.s('nccl_communicator_info')],
 
+    // jsonnet 0.18 cannot write 0 as %g.
+    number(x):: if x == 0 then '0' else '%g' % x,
+
     trim(text):: std.rstripChars(text, '\n'),
     indent(text):: std.join('\n', ['  ' + line for line in std.split(q.trim(text), '\n')]),
   },

@@ -107,6 +107,13 @@ def test_configuration_changes_what_it_says():
     assert "exported_pod" in (directory / "dashboards/nccl-job.json").read_text()
 
 
+def test_any_threshold_may_be_0():
+    names = ("lateShare", "lastShare", "nodeLateRatio", "nodeLateSeconds", "nodeLateMinNodes",
+             "driftRatio", "driftMinSeconds", "sampleRatioMin", "stillSeconds", "inFlightSeconds")
+    directory = panels.render(dict.fromkeys(names, 0))
+    promtool("check", "rules", directory / "rules.yaml", directory / "alerts.yaml")
+
+
 def test_rules_are_clean():
     promtool("check", "rules", "--lint=all", panels.RENDERED / "rules.yaml",
              panels.RENDERED / "alerts.yaml")
@@ -148,6 +155,15 @@ def test_alertmanager_takes_the_sample():
     done = subprocess.run([nbt.need("amtool", "prometheus-alertmanager"), "check-config",
                            GRAFANA / "alertmanager.yml"], text=True, capture_output=True)
     assert done.returncode == 0 and "6 inhibit rules" in done.stdout, done.stdout + done.stderr
+
+
+def test_each_priority_has_its_receiver():
+    for priority, receiver in (("P0", "page"), ("P1", "chat"), ("P2", "ticket")):
+        done = subprocess.run([nbt.need("amtool", "prometheus-alertmanager"), "config", "routes",
+                               "test", f"--config.file={GRAFANA / 'alertmanager.yml'}",
+                               f"--verify.receivers=nccl-{receiver}", f"priority={priority}"],
+                              text=True, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_panels_parse():

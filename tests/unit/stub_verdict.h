@@ -107,6 +107,12 @@ void verdicts__replayed(struct verdicts *verdicts, const struct verdict_member *
 	     replays->is_known ? "known" : "unknown");
 }
 
+void verdicts__replays_as_of(struct verdicts *verdicts, uint64_t time_ns)
+{
+	(void)verdicts;
+	(void)time_ns;
+}
+
 void verdicts__gpu(struct verdicts *verdicts, const struct verdict_member *member,
 		   const struct verdict_gpu *gpu, uint64_t now_ns)
 {

@@ -48,6 +48,40 @@ static void begin(struct bench *b, int n_ranks)
 	CHECK_STATE(b, "healthy");
 }
 
+/* Ranks 1 and 2 wait in the graph for rank 3: neither has called what rank 0 has called next. */
+TEST(who_waits_in_a_graph_owes_no_call)
+{
+	struct bench b;
+
+	begin(&b, 4);
+	for (int rank = 0; rank < 3; rank++)
+		launch(&b, rank, 51);
+	call_one(&b, 0, NCCL_OP_AllReduce);
+	bench_pass(&b, 8 * SEC);
+	CHECK_STATE(&b, "waiting");
+	CHECK(NAMES(&verdict_of(&b)->culprits, 3));
+	CHECK(NAMES(&verdict_of(&b)->waiting, 0, 1, 2));
+	bench_free(&b);
+}
+
+/* That a rank was still is known only by counters that were read since. */
+TEST(old_counters_accuse_nobody)
+{
+	struct bench b;
+
+	begin(&b, 4);
+	for (int rank = 0; rank < 3; rank++)
+		launch(&b, rank, 51);
+	verdicts__replays_as_of(b.verdicts, b.now_ns);
+	bench_pass(&b, 9 * SEC);
+	CHECK_STATE(&b, "healthy");
+	verdicts__replays_as_of(b.verdicts, b.now_ns);
+	bench_pass(&b, SEC);
+	CHECK_STATE(&b, "waiting");
+	CHECK(NAMES(&verdict_of(&b)->culprits, 3));
+	bench_free(&b);
+}
+
 TEST(one_launches_no_more)
 {
 	struct bench b;
