@@ -9,7 +9,9 @@ from hook import PLUGIN
 from probed import is_probed, wait_probed
 
 SIDE_BY_SIDE = True  # each has its own jobs, and an agent that sees no others
-ALONE = ("test_lost_records_accuse_nobody",)  # takes all CPUs
+# The first takes all CPUs; the others need a library that nobody else probes.
+ALONE = ("test_lost_records_accuse_nobody", "test_handed_over_and_a_rank_is_missing",
+         "test_one_rank_is_handed_over_and_another_is_not")
 STATE = "nccl_communicator_state"
 WARM_UP = "comm a; loop 20 { allreduce a 1000 fp32; pause 20 };"
 
