@@ -49,13 +49,6 @@ check__item(struct check *check, const char *name, bool ok, const char *mend, co
 	check->able &= ok;
 }
 
-static bool has_capability(cap_t caps, cap_value_t capability)
-{
-	cap_flag_value_t value = CAP_CLEAR;
-
-	return !cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) && value == CAP_SET;
-}
-
 /*
  * What each is for: bpf(); perf events and probes; other users' /proc/PID/mem; map_files, and that
  * directory's mode. The last of each row gives the first, too.
@@ -76,8 +69,8 @@ static void check__privilege(struct check *check)
 	char missing[128] = "";
 
 	for (unsigned int i = 0; caps && i < ARRAY_SIZE(needed); i++) {
-		if (!has_capability(caps, needed[i].capability) &&
-		    !has_capability(caps, needed[i].or_else))
+		if (!command__has_capability(caps, needed[i].capability) &&
+		    !command__has_capability(caps, needed[i].or_else))
 			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing),
 				 " %s", needed[i].name);
 	}

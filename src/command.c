@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/capability.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
@@ -91,12 +90,17 @@ static void on_foreign(void *ctx, const struct process *process, int version)
 		sanitize__text(library__shown(mapping->library), path, sizeof(path)), outcome);
 }
 
-static bool may_write_to_jobs(void)
+bool command__has_capability(cap_t caps, cap_value_t capability)
 {
 	cap_flag_value_t value = CAP_CLEAR;
+
+	return !cap_get_flag(caps, capability, CAP_EFFECTIVE, &value) && value == CAP_SET;
+}
+
+static bool may_write_to_jobs(void)
+{
 	cap_t caps = cap_get_proc();
-	bool may = caps && !cap_get_flag(caps, CAP_DAC_OVERRIDE, CAP_EFFECTIVE, &value) &&
-		   value == CAP_SET;
+	bool may = caps && command__has_capability(caps, CAP_DAC_OVERRIDE);
 
 	cap_free(caps);
 	return may;

@@ -3,6 +3,8 @@
 #ifndef COMMANDS_H
 #define COMMANDS_H
 
+#include <sys/capability.h>
+
 #include "options.h"
 
 /* Where Debian's prometheus-node-exporter looks for textfiles. */
@@ -27,6 +29,9 @@ const char *command__where(const struct options *options);
 
 /* One line on stderr for each profiler plugin that is followed, or not, and why. */
 void command__tell_of_foreign(struct tracer *tracer);
+
+/* In the effective set. */
+bool command__has_capability(cap_t caps, cap_value_t capability);
 
 /* One line on stderr for each kind of options that ask for more than this privilege can do. */
 void command__tell_of_privilege(const struct options *options);

@@ -55,7 +55,7 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 	s = discover__find_shown(d, &key) ?: discover__remember(d, &key);
 	if (s && s->resolved)
 		interest = d->listener.interest(d->listener.ctx, &s->file);
-	if ((s && interest == DISCOVER_NONE) || !d->listener.wants(d->listener.ctx, notice->pid))
+	if (interest == DISCOVER_NONE || !d->listener.wants(d->listener.ctx, notice->pid))
 		return;
 	due = (struct due){
 		.pid = notice->pid,
@@ -63,10 +63,10 @@ static void discover__on_mmap(struct discover *d, const struct mmap2_notice *not
 		.time_ns = notice__time_ns(&notice->header),
 		.key = key,
 	};
-	if (!s || interest == DISCOVER_WANTED)
-		discover__note_due(d, &due);
-	else if (interest == DISCOVER_UNKNOWN)
+	if (s && interest == DISCOVER_UNKNOWN)
 		discover__note_unresolved(d, s, &due);
+	else
+		discover__note_due(d, &due);
 }
 
 /* Whatever the process had mapped is gone; what it has now may have been told of already. */

@@ -35,13 +35,13 @@ static uint64_t verdict_comm__most_replays(const struct verdict_comm *comm)
 }
 
 /* Since when it stands where it stands and others have gone on, as far as that was looked at. */
-static uint64_t member__behind_since(struct member *m, uint64_t now_ns)
+static void member__note_behind(struct member *m, uint64_t most, uint64_t now_ns)
 {
-	if (!m->left_behind_ns || m->left_behind_at != m->replays.n) {
-		m->left_behind_at = m->replays.n;
+	if (m->replays.n == most)
+		m->left_behind_ns = 0;
+	else if (!m->left_behind_ns || m->left_behind_at != m->replays.n)
 		m->left_behind_ns = now_ns;
-	}
-	return m->left_behind_ns;
+	m->left_behind_at = m->replays.n;
 }
 
 /* The hindmost; and since when all of them are behind. False: nobody is. */
@@ -55,23 +55,22 @@ static bool verdict_comm__sort_replays(struct verdict_comm *comm, uint64_t now_n
 
 		if (m->has_left)
 			continue;
-		if (m->replays.n == most)
-			m->left_behind_ns = 0;
-		else
-			member__behind_since(m, now_ns);
+		member__note_behind(m, most, now_ns);
 		if (m->replays.n < least)
 			least = m->replays.n;
 	}
+	if (least == most)
+		return false;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		struct member *m = &comm->members[i];
+		const struct member *m = &comm->members[i];
 
 		if (m->has_left)
 			continue;
 		rank_set__add(m->replays.n == least ? &f->culprits : &f->waiting, i);
-		if (m->replays.n == least && least < most)
+		if (m->replays.n == least)
 			f->since_ns = later(f->since_ns, m->left_behind_ns);
 	}
-	return least < most;
+	return true;
 }
 
 bool verdict_comm__find_unlaunched(struct verdict_comm *comm, uint64_t now_ns, struct finding *f)
