@@ -178,7 +178,7 @@ static int record__start(struct record *r)
 		record__put(r);
 		err = tracer__on_call(r->tracer, on_call, r);
 	}
-	command__tell_of_foreign(r->tracer);
+	command__tell_of_plugins(r->tracer);
 	command__tell_of_privilege(r->options);
 	err = err ?: tracer__on_launch(r->tracer, on_launch, r);
 	err = err ?: loop__add_timer(r->loop, FLUSH_NS, FLUSH_NS, on_tick, r, &r->tick);

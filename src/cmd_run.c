@@ -265,7 +265,7 @@ static int run__trace(struct run *run, const char **ret_why)
 
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	err = run__open_sinks(run) ?: run__add_timers(run);
-	command__tell_of_foreign(run->tracer);
+	command__tell_of_plugins(run->tracer);
 	command__tell_of_privilege(run->options);
 	err = err ?: tracer__start(run->tracer, on_settled, run);
 	if (err)

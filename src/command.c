@@ -121,9 +121,21 @@ void command__tell_of_privilege(const struct options *options)
 			"alone are set by perf events, for which CAP_SYS_ADMIN is missing\n");
 }
 
-void command__tell_of_foreign(struct tracer *tracer)
+static void on_timer_refused(void *ctx, const struct process *process)
+{
+	char version[16];
+
+	(void)ctx;
+	fprintf(stderr,
+		"nccl-bpftrace: process %u: no --kernel-timer: NCCL %s would tell wrong times\n",
+		process->tgid,
+		nccl_version__format(process__nccl(process)->image.version, version));
+}
+
+void command__tell_of_plugins(struct tracer *tracer)
 {
 	tracer__on_foreign(tracer, on_foreign, NULL);
+	tracer__on_timer_refused(tracer, on_timer_refused, NULL);
 }
 
 static void on_signal(void *ctx)

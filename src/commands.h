@@ -27,8 +27,9 @@ const char *command__not_known(const struct process *process);
 /* "on this node", or among those that the options name. */
 const char *command__where(const struct options *options);
 
-/* One line on stderr for each profiler plugin that is followed, or not, and why. */
-void command__tell_of_foreign(struct tracer *tracer);
+/* One line on stderr for each profiler plugin that is followed, or not, and why; and for each
+ * process whose NCCL is not to use its kernel timer. */
+void command__tell_of_plugins(struct tracer *tracer);
 
 /* In the effective set. */
 bool command__has_capability(cap_t caps, cap_value_t capability);

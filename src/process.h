@@ -36,6 +36,7 @@ struct process_knobs {
 	bool running;		     /* a helper looks */
 	int err;		     /* of the last look: -ETIMEDOUT, say */
 	bool changed;		     /* we wrote to it */
+	bool is_timer_refused;	     /* asked for, and not in this NCCL */
 };
 
 /* Another profiler plugin in the process, where such are followed. */

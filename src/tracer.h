@@ -73,6 +73,10 @@ int tracer__on_launch(struct tracer *tracer, timing_launch_fn *fn, void *ctx);
 typedef void tracer_foreign_fn(void *ctx, const struct process *process, int version);
 void tracer__on_foreign(struct tracer *tracer, tracer_foreign_fn *fn, void *ctx);
 
+/* Called once for each process whose NCCL is not asked for the kernel timer that was asked for. */
+typedef void tracer_process_fn(void *ctx, const struct process *process);
+void tracer__on_timer_refused(struct tracer *tracer, tracer_process_fn *fn, void *ctx);
+
 /* Hands each call that probes tell of to the function, too: likewise. */
 typedef void tracer_call_fn(void *ctx, const struct nb_record *record);
 int tracer__on_call(struct tracer *tracer, tracer_call_fn *fn, void *ctx);

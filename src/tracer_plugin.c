@@ -132,12 +132,40 @@ static void on_knobs_done(void *ctx, int status)
 	free(q);
 }
 
+/*
+ * NCCL's kernel timer keeps its times under a running number that host and GPU each count for
+ * themselves. In 2.32.3 the host counts only what is timed: switched on in a job that runs, it
+ * tells of each operation the times of another (seen on two H200, all of 2.27.7's and 2.30.7's were
+ * right; NCCL's pull request 2368 tells of it for Broadcast). 2.31 was not seen.
+ */
+#define TIMER_UNTIL 23100
+
+static struct knobs tracer__knobs(struct tracer *tracer, struct process *process)
+{
+	const struct library *nccl = process__nccl(process);
+	struct knobs knobs = tracer->options.knobs;
+
+	if (!(knobs.wants & NBP_WANT_KERNEL_TIMER) || !nccl || nccl->image.version < TIMER_UNTIL)
+		return knobs;
+	knobs.wants &= ~NBP_WANT_KERNEL_TIMER;
+	if (!process->knobs.is_timer_refused && tracer->on_timer_refused)
+		tracer->on_timer_refused(tracer->timer_ctx, process);
+	process->knobs.is_timer_refused = true;
+	return knobs;
+}
+
+void tracer__on_timer_refused(struct tracer *tracer, tracer_process_fn *fn, void *ctx)
+{
+	tracer->on_timer_refused = fn;
+	tracer->timer_ctx = ctx;
+}
+
 static void tracer__write_knobs(struct tracer *tracer, struct process *process, uint64_t now)
 {
 	struct knobs_question *q = calloc(1, sizeof(*q));
 	const struct knobs_request request = {
 		.pid = process->tgid,
-		.knobs = tracer->options.knobs,
+		.knobs = tracer__knobs(tracer, process),
 		.control = process->knobs.control,
 	};
 	const struct helper_job job = {

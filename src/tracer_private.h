@@ -50,6 +50,8 @@ struct tracer {
 	struct foreign *foreign; /* NULL: such plugins are not followed */
 	tracer_foreign_fn *on_foreign;
 	void *foreign_ctx;
+	tracer_process_fn *on_timer_refused;
+	void *timer_ctx;
 	struct launch_listener {
 		timing_launch_fn *fn;
 		void *ctx;

@@ -178,6 +178,8 @@ enum waited { WAITED_NO, WAITED_UNKNOWN, WAITED_MAYBE, WAITED_YES };
 double points__step_ns(const struct points *points); /* 0: not known */
 /* Do the others wait for it? */
 enum waited points__waited(const struct points *points);
+/* Do they nearly nothing else? False: no, or the points are too few. */
+bool points__fill_time(const struct points *points);
 /*
  * Of a row of arrivals by column: the last of those blamed, and the mean of the others. False: it
  * is of before that time, somebody is not in it, or there are no others.

@@ -6,6 +6,7 @@
 #include "verdict_private.h"
 
 #define MIN_STREAK_NS (4500 * NSEC_PER_MSEC)
+#define MIN_FULL_NS   (8 * NSEC_PER_SEC)
 
 /* The numbers since then, newest first. */
 static struct points window__points(const struct window *w, const struct rank_set *blamed,
@@ -70,6 +71,10 @@ static bool window__is_proven(const struct window *w, const struct rank_set *bla
 	enum waited waited = points__waited(&p);
 	double lateness_us[MAX_SLICES], ratio;
 
+	if (since(late__last_slice(w->late)->end_ns, window__start_ns(w, streak - 1)) >=
+		    MIN_FULL_NS &&
+	    points__fill_time(&p))
+		return true;
 	if (waited == WAITED_YES || waited == WAITED_NO || streak < 20)
 		return waited == WAITED_YES;
 	window__lateness(w, column, streak, lateness_us);

@@ -284,6 +284,24 @@ enum waited points__waited(const struct points *p)
 	return slope__judge(is_all ? &by_all : &by_late);
 }
 
+/*
+ * Where a rank's lateness hardly varies, the slope tells how exactly the others come and not
+ * whether they wait. But who waits nearly all of the time comes to the next number just after the
+ * late rank came to this one, and not before it.
+ */
+bool points__fill_time(const struct points *p)
+{
+	struct points late = points__late(p);
+	uint32_t n_full = 0;
+
+	for (uint32_t i = 1; i < late.n; i++) {
+		double interval = late.others[i - 1] - late.others[i];
+
+		n_full += late.lateness[i] >= 0.8 * interval && late.lateness[i] < interval;
+	}
+	return late.n > MIN_STEPS && n_full >= 0.9 * (late.n - 1);
+}
+
 bool points__add(struct points *p, const struct verdict_comm *comm, const uint64_t *row,
 		 const struct rank_set *blamed, uint64_t since_ns)
 {

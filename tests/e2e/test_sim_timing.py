@@ -180,6 +180,21 @@ def test_replays_by_the_kernel_timer():
             assert math.isclose(told["seconds"][uuid, operation], seconds, rel_tol=0.01)
 
 
+def test_no_kernel_timer_of_a_release_whose_times_are_wrong():
+    sim = nbt.Sim("comm a; loop 100 { rate 50; allreduce a 1000 fp32; synchronize }; wait",
+                  nccl=nbt.BUILD / "sim/2.99.1/libnccl.so.2", gpu=True, plugin=PLUGIN)
+    agent = nbt.Agent("--no-ui", "--kernel-timer",
+                      *[word for pid in sim.pids for word in ("--pid", pid)])
+    sim.go()
+    for pid in sim.pids:
+        line = f"process {pid}: no --kernel-timer: NCCL 2.99.1 would tell wrong times"
+        nbt.wait_for(lambda: line in agent.output(), line, 20)
+        assert not Control(pid).read()["wants"]
+    agent.until(lambda s: {labels["timing"] for labels, _ in s.get("nccl_communicator_info")} ==
+                {"cuda_event"}, "timed by events")
+    assert agent.output().count("no --kernel-timer") == len(sim.pids)
+
+
 def test_what_hangs_stays_in_flight():
     sim = nbt.Sim("comm a; loop 25 { allreduce a 10 fp32; synchronize; pause 100 }; barrier; "
                   "@1 gpu hang; allreduce a 77 fp32; @0 print hangs; wait; @1 gpu ok; synchronize",

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-DIR, STEPS = Path(sys.argv[1]), 100
+DIR, STEPS = Path(sys.argv[1]), 25
 
 
 def cpu():

@@ -16,6 +16,7 @@ import gpu  # noqa: E402
 import test_plugin as hook  # noqa: E402
 
 ROUNDS = int(os.environ.get("ROUNDS", "20"))
+STEPS = 25  # of a round: ddp_job.py
 
 
 class Job:
@@ -68,7 +69,7 @@ def test_cost_of_ddp_steps():
             runs[name].append(settings[name][0]())
     bare.end()
     plugin.end()
-    rows = [("nothing", f"{statistics.median(b['seconds'] for b in bases) * 10:.3f} ms a step",
+    rows = [("nothing", f"{statistics.median(b['seconds'] for b in bases) * 1000 / STEPS:.2f} ms",
              f"{statistics.median(b['cpu'] for b in bases):.2f} s", ""),
             ("nothing, the round before",
              *(gpu.ratio_text([a[what] / b[what] for a, b in zip(bases, bases[1:])])

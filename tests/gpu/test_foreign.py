@@ -25,7 +25,7 @@ def all_reduce(low, high, n, factor=2, **environment):
     with tempfile.TemporaryDirectory() as directory:
         return nccl_tests.Run(
             "all_reduce", "-b", low, "-e", high, "-f", factor, "-t", 2, "-g", 1, "-n", n, "-w", 50,
-            "-c", 0, environment={
+            "-c", 0, to_the_end=False, environment={
                 "NCCL_PROFILER_PLUGIN": nccl_tests.inspector(), "NCCL_INSPECTOR_ENABLE": "1",
                 "NCCL_INSPECTOR_DUMP_DIR": directory,
                 "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "30000000", **environment})

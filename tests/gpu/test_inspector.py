@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The same job once with NVIDIA Inspector in Prometheus mode, once with this project's plugin and
-tracer: do both files say the same?"""
+tracer: do both files say the same? NCCL_INSPECTOR_NCCL names the libnccl.so.2 that Inspector was made
+for: that of 2.30.7 told nothing of Send and Recv with NCCL 2.28.9."""
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -24,12 +26,14 @@ TIME = ("nccl_collective_exec_time_microseconds", "nccl_p2p_exec_time_microsecon
 class Job:
     def __init__(self, seconds, **environment):
         self.directory = nbt.tempdir()
+        nccl = os.environ.get("NCCL_INSPECTOR_NCCL")
+        preload = {"LD_PRELOAD": nccl} if nccl else {}
         self.log = open(self.directory / "log", "w")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
              HERE / "sizes_job.py", self.directory, str(seconds)], stdin=subprocess.DEVNULL,
             stdout=self.log, stderr=self.log,
-            env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
+            env=dict(os.environ, OMP_NUM_THREADS="1", **preload, **environment))
         nbt.defer(nbt.end, self.process)
 
     def wait(self, name, seconds=120):
@@ -39,6 +43,15 @@ class Job:
     def end(self):
         (self.directory / "end").touch()
         assert self.process.wait(60) == 0, (self.directory / "log").read_text()[-2000:]
+
+    def kill(self):
+        """At once: Inspector waits at the end for its thread that sleeps up to its dump interval."""
+        self.process.kill()
+        for pid in self.ranks():
+            os.kill(pid, signal.SIGKILL)
+
+    def ranks(self):
+        return [int(path.read_text()) for path in self.directory.glob("ready.*")]
 
 
 def read(directory):
@@ -64,7 +77,7 @@ def theirs():
     job.wait("done")
     time.sleep(0.5)
     found = read(directory)
-    job.end()
+    job.kill()
     return found
 
 

@@ -94,6 +94,8 @@ def test_every_release_gives_what_it_can_and_is_not_hurt():
             agent.stop()
             number = [int(part) for part in version(job.output).split(".")[:2]]
             assert calls > 0
-            if number >= [2, 28] or (options and number >= [2, 27]):
-                assert timed > 0, rows
+            assert (timed > 0) == (number >= [2, 28] or (bool(options) and number >= [2, 27])), rows
+            assert ("kernel_timer" in sources) == (bool(options) and number < [2, 31]), rows
+            invalid = series.sum("nccl_bpftrace_invalid_timings_total")
+            assert invalid <= timed / 1000, (invalid, rows)
     gpu.table(("NCCL", "asked for", "AllReduce calls", "timed", "mean", "timing", "lost"), rows)

@@ -3,7 +3,7 @@
 The public cases about verdicts with PyTorch on two GPUs: state, culprit, operation, number, and the
 seconds from the fault to the culprit's name. All jobs of a test run side by side on the same GPUs.
 
-NBT_LONG=1: the pauses in full (10 and 5 minutes; NBT_TEST_SECONDS=900). NBT_DRY=1: with simulated
+NBT_LONG=1 NBT_TEST_SECONDS=900: the pauses in full, 10 and 5 minutes, too. NBT_DRY=1: with simulated
 jobs in place of PyTorch's, where there is no GPU: the test of this test.
 """
 import os
@@ -26,7 +26,8 @@ SLACK = 3.0 if DRY else 0.0  # a machine of two cores runs simulated jobs late
 STEPS, WARM, NUMEL = 60, 10, 1 << 20
 NEXT = STEPS + WARM + 1  # the number of the operation after the healthy steps
 STUCK_AFTER = 12
-IDLE, PAUSE, CHECKPOINT = (600, 300, 30) if LONG else (90, 75, 30)  # seconds
+IDLE, PAUSE, CHECKPOINT = 90, 75, 30  # seconds
+FULL = 600, 300, 30
 ENVIRONMENT = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0",
           "TORCH_NCCL_DUMP_ON_TIMEOUT": "0", "NCCL_MAX_NCHANNELS": "8"}
 
@@ -73,6 +74,7 @@ SCRIPTS = {
     "stopped": f"@1 stamp fault {NEXT}; @1 stop; {STEP}",
     "behind_a_kernel": f"@1 stamp fault {NEXT}; @1 compute 3600000; {STEP}",
     "straggler": f"@1 stamp fault; loop forever {{ pause 45 55; @1 pause 50; {STEP} }}",
+    "only_straggler": f"@1 stamp fault; loop forever {{ @1 pause 50; {STEP} }}",
     "straggler_on_gpu": f"@1 stamp fault; loop forever {{ loop 8 {{ pause 1; @1 compute 50; {CALL} }}; "
                         "synchronize }",
     "count": f"@1 stamp fault {NEXT}; @0 allreduce w {2 * NUMEL} fp32; @1 {CALL}; pause 3600000",
@@ -83,8 +85,8 @@ SCRIPTS = {
                    f"stamp eighty; wait; @1 load LATER; loop 120 {{ pause 90 110; {STEP} }};"
                    f"@1 stamp fault {NEXT + 200}; @0 {CALL}; @1 allreduce w {NUMEL} int32; {ON}",
     "idle": "pause 3600000",
-    "pause": f"pause {PAUSE}000; {ON}",
-    "checkpoint": f"@0 stamp fault {NEXT}; @0 pause {CHECKPOINT}000; {ON}",
+    "pause": f"pause SECONDS000; {ON}",
+    "checkpoint": f"@0 stamp fault {NEXT}; @0 pause SECONDS000; {ON}",
 }
 
 
@@ -93,7 +95,9 @@ class SimJob(FaultySim):
         step = f"broadcast w {NUMEL} fp32; {STEP}" if scenario == "order" else STEP
         begin = f"comm w config; loop {{}} {{{{ pause 45 55; {step} }}}};"
         self.directory = nbt.tempdir()
-        rest = SCRIPTS[scenario.split("=")[0]].replace("LATER", f"{self.directory}/later.so\n")
+        name, _, seconds = scenario.partition("=")
+        rest = SCRIPTS[name].replace("LATER", f"{self.directory}/later.so\n")
+        rest = rest.replace("SECONDS", seconds)
         super().__init__(f"{begin.format(WARM)} stamp ready; wait; {begin.format(STEPS)[15:]} {rest}",
                          gpu=True, plugin=PLUGIN if plugin else None)
         self.go()
@@ -121,17 +125,19 @@ def mismatch_truth(operation="AllReduce", values=()):
                  name_within=5 + SLACK)
 
 
-def straggler_truth(cause):
+def straggler_truth(cause, **more):
     return Truth("straggler", ("straggler",), frozenset([1]), "AllReduce", cause,
-                 name_within=15 + SLACK)
+                 name_within=15 + SLACK, **more)
 
 
 def moving(plugin):
     """Jobs that go on."""
-    nothing = Truth("none")
     # with the plugin it is seen at both places
-    yield start("straggler", straggler_truth(None if plugin else "late"), plugin)
-    yield start("straggler_on_gpu", straggler_truth("late_on_gpu") if plugin else nothing, plugin)
+    for name in ("straggler", "only_straggler"):
+        yield start(name, straggler_truth(None if plugin else "late"), plugin)
+    # without it only as far as the host comes later, too
+    yield start("straggler_on_gpu", straggler_truth("late_on_gpu") if plugin else
+                straggler_truth("late", may=True), plugin)
     yield start("datatype", mismatch_truth(), plugin)
 
 
@@ -146,11 +152,11 @@ def hanging(plugin):
     yield start("order", mismatch_truth(None), plugin)
 
 
-def pausing(plugin):
+def pausing(plugin, pause=PAUSE, checkpoint=CHECKPOINT):
     """V7: watched with the default --stuck-after."""
     yield start("idle", Truth("none"), plugin)
-    yield start(f"pause={PAUSE}", Truth("none"), plugin)
-    yield start(f"checkpoint={CHECKPOINT}", Truth(
+    yield start(f"pause={pause}", Truth("none"), plugin)
+    yield start(f"checkpoint={checkpoint}", Truth(
         "checkpoint", ("waiting",), frozenset([0]), "AllReduce", "missing_call", over=True,
         name_within=10 + SLACK), plugin)
 
@@ -190,8 +196,13 @@ def run(plugin):
     follow(goers, 30, least=STEPS / 20 + 15)
     follow(hangers, STEPS / 20 + STUCK_AFTER + 15, least=STEPS / 20 + STUCK_AFTER + 8)
     left = STEPS / 20 + max(IDLE, PAUSE + 15) - (time.monotonic() - begin)
-    verdicts.watch(patient, pauses, max(left, 1), least=max(left, 1))
-    everything = [*goers, *hangers, *pauses]
+    finish(patient, pauses, max(left, 1), [*goers, *hangers])
+
+
+def finish(patient, pauses, seconds, others=()):
+    """The first of those that pause is idle to the end."""
+    verdicts.watch(patient, pauses, seconds, least=seconds)
+    everything = [*others, *pauses]
     verdicts.report(everything)
     bad = [case.name for case in everything if case.finding.outcome != "right"]
     idle = patient.pictures()[1].get(pauses[0].comm)
@@ -204,6 +215,21 @@ def test_without_the_plugin():
 
 def test_with_the_plugin():
     run(True)
+
+
+def test_pauses_in_full():
+    if not LONG:
+        nbt.skip("takes 11 minutes: NBT_LONG=1 NBT_TEST_SECONDS=900")
+    if not DRY:
+        gpu.need_gpus(2)
+    idle, pause, checkpoint = FULL
+    pauses = [*pausing(False, pause, checkpoint)]
+    for case in pauses:
+        case.job.wait_ready()
+    patient = watcher(pauses)
+    for case in pauses:
+        case.job.go()
+    finish(patient, pauses, STEPS / 20 + idle)
 
 
 def late_watcher(job):

@@ -8,6 +8,7 @@ that is struck, counted from the communicator's first. No scenario ends by itsel
 """
 import ctypes
 import os
+import random
 import signal
 import sys
 import time
@@ -98,7 +99,16 @@ def behind_a_kernel(job):
 
 
 def straggler(job):
-    """V3: the culprit's host comes 50 ms later to each step."""
+    """V3: the culprit's host comes 50 ms later to each step, which takes 45 to 55 ms."""
+    if RANK == CULPRIT:
+        job.fault(0)
+    while True:
+        time.sleep(random.uniform(0.045, 0.055) + (0.05 if RANK == CULPRIT else 0))
+        job.call_and_wait()
+
+
+def only_straggler(job):
+    """V3: the same, and the other does nothing but wait for it."""
     if RANK == CULPRIT:
         job.fault(0)
     while True:
@@ -183,8 +193,9 @@ def checkpoint(job):
     job.run(EVER)
 
 
-SCENARIOS = {f.__name__: f for f in (missing, stopped, behind_a_kernel, straggler, straggler_on_gpu,
-                                     count, datatype, order, late_attach, idle, pause, checkpoint)}
+SCENARIOS = {f.__name__: f for f in (missing, stopped, behind_a_kernel, straggler, only_straggler,
+                                     straggler_on_gpu, count, datatype, order, late_attach, idle,
+                                     pause, checkpoint)}
 
 
 def main():

@@ -164,6 +164,7 @@ class Truth:
     resting: tuple = ("healthy", "idle")  # states without a fault, or after it is over
     over: bool = False  # the fault ends by itself: a resting state must come again
     once: bool = False  # one call shows it, and nothing after that
+    may: bool = False  # what is seen of the job need not show it
 
 
 @dataclass
@@ -224,6 +225,8 @@ def evaluate(history, states, truth, fault, since):
     if last is not None and rested:
         late = named > truth.name_within or last > truth.reach_within
         return Finding("late" if late else "right", named, last, said=history)
+    if truth.may and not hits and states and states <= set(truth.resting):
+        return Finding("right", text="not seen", said=history)
     text = str(history[-1]) if history else "nothing was said"
     return Finding(blindness(history, states) or "missed", named, last,
                    f"states {sorted(states)}; {text}", history)

@@ -296,6 +296,34 @@ TEST(chance_in_another_communicator_acquits_nobody)
 	verdicts__free(verdicts);
 }
 
+/*
+ * As a PyTorch job on two H200 did: rank 1 sleeps 50 ms, rank 0 has nothing to do but wait. How late
+ * rank 1 comes varies less than by how much rank 0 needs from one to the next, which wanders.
+ */
+TEST(late_as_exactly_as_a_timer)
+{
+	const struct verdict_options options = {.stuck_after_ns = 20 * SEC};
+	uint64_t end_ns = 1000 * SEC, next_ns = end_ns, wander_us = 100, named_ns = 0;
+
+	CHECK_INT(verdicts__new(&verdicts, &options), 0);
+	for (uint64_t n = 1; end_ns < 1020 * SEC; n++) {
+		uint64_t late_ns = end_ns + 50 * MS + up_to(50, 90) / 1000;
+
+		wander_us = (wander_us * 15 + up_to(0, 1600) / MS) / 16;
+		call_at(HASH, 0, 2, 100, n, end_ns + wander_us * 1000);
+		call_at(HASH, 1, 2, 101, n, late_ns);
+		end_ns = late_ns + 700 * MS / 1000;
+		for (; next_ns <= end_ns; next_ns += 250 * MS)
+			verdicts__settle(verdicts, next_ns);
+		if (!named_ns && said()->state == VERDICT_STRAGGLER)
+			named_ns = end_ns - 1000 * SEC;
+	}
+	CHECK(named_ns && named_ns < 15 * SEC);
+	CHECK_INT(said()->culprits.n, 1);
+	CHECK_INT(said()->culprits.ranks[0], 1);
+	verdicts__free(verdicts);
+}
+
 /* ncclUint8 1, ncclFloat32 7, ncclInt32 2 */
 TEST(the_same_bytes_by_another_type)
 {
