@@ -15,9 +15,11 @@
     local dcgm(name) =
       'max by (UUID) (%s)\n* on (UUID) group_left (job_id)\ntopk by (UUID) (1, group by (UUID, job_id) (%s))'
       % [name, s('nccl_bpftrace_process_info')],
-    local gpu = '{{UUID}} {{job_id}}',
+    // The first digits tell the GPUs of a node apart.
+    local short(expr) = 'label_replace(\n%s,\n  "short", "$1", "UUID", "([^-]+-[^-]+).*"\n)' % q.indent(expr),
+    local gpu = '{{short}} {{job_id}}',
     local gpus(title, description, unit, name, width=8) =
-      p.timeseries(title, description + ' Of GPUs with an NCCL job; needs DCGM exporter.', unit, [p.target(dcgm(name), gpu)], width),
+      p.timeseries(title, description + ' Of GPUs with an NCCL job; needs DCGM exporter.', unit, [p.target(short(dcgm(name)), gpu)], width),
     local bandwidth(matchers='') =
       'sum by (UUID, job_id) (%s)\n/\nsum by (UUID, job_id) (%s)'
       % [rate(s('nccl_timed_bus_bytes_total', matchers)), rate(s('nccl_timed_seconds_total', matchers))],
@@ -44,19 +46,19 @@
             'Bus bandwidth of each GPU',
             'Over all operations that were timed. One GPU below its neighbours: look at its links and clocks.',
             'Bps',
-            [p.target(bandwidth(), gpu)],
+            [p.target(short(bandwidth()), gpu)],
           ),
           p.timeseries(
             'Bus bandwidth of each GPU, within the node',
             'Of communicators whose ranks are all here: NVLink or PCIe.',
             'Bps',
-            [p.target(bandwidth('scope="node"'), gpu)],
+            [p.target(short(bandwidth('scope="node"')), gpu)],
           ),
           p.timeseries(
             'Lateness by GPU',
             'Share of the time by which the ranks of a GPU call behind the first one of the node.',
             'percentunit',
-            [p.target('max by (UUID, job_id) (%s)' % rate(s('nccl_operation_lateness_seconds_total')), gpu)],
+            [p.target(short('max by (UUID, job_id) (%s)' % rate(s('nccl_operation_lateness_seconds_total'))), gpu)],
           ),
           p.timeseries(
             'Calls by GPU',

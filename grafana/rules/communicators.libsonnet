@@ -39,7 +39,8 @@
         },
         {
           // The same of ranks that are not there any more: they ended, or their node did. A rank
-          // whose job or GPU has become known is there, only under other labels.
+          // whose job or GPU has become known is there, only under other labels; and one of whose
+          // numbers an agent that came anew knows less.
           record: 'rank_operation:nccl_operation_sequence:vanished_behind',
           expr: still(|||
             (
@@ -51,7 +52,13 @@
                 %s
               )
             ) > 0
-          ||| % [q.commOperation, sequence, c.vanishedRange, q.commOperation, sequence]),
+          ||| % [
+            q.commOperation,
+            sequence,
+            c.vanishedRange,
+            q.comm,
+            q.s('nccl_communicator_info', q.named + ',rank!=""'),
+          ]),
         },
         {
           // Ranks that stand at one number and did not call what most did there: the median

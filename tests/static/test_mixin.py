@@ -30,7 +30,7 @@ SCRAPED = {"cluster", "instance"}  # labels that Prometheus adds
 ALERT_LABELS = {"alertname", "alertstate", "priority", "component", "severity"}
 WORDS = set("by on and or unless sum max min avg count group topk quantile count_values group_left "
             "group_right time rate increase last_over_time sum_over_time histogram_quantile vector "
-            "offset le".split())
+            "label_replace offset le".split())
 
 
 def render():
