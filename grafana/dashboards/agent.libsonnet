@@ -21,6 +21,13 @@
         )],
         width,
       ),
+    // Every reason is there from the start: those that count nothing are not drawn.
+    local reasons(title, description, name) =
+      local rate(labels) = 'sum by (%s) (rate(%s[$__rate_interval]))' % [by(labels), s(name)];
+      p.timeseries(title, description, 'cps', [
+        p.target(rate([]), here + ' in all'),
+        p.target(rate(['reason']) + ' > 0', here + ' {{reason}}'),
+      ], 8),
     local gauge(title, description, unit, name, how='max', width=8) =
       p.timeseries(title, description, unit, [p.target('%s by (%s) (%s)' % [how, c.nodeLabel, s(name)], here)], width),
     local share(title, description, name, label) =
@@ -80,7 +87,7 @@
         ]],
         ['Loss', [
           counter('Records', 'Received from the kernel.', 'nccl_bpftrace_events_total'),
-          counter('Records lost', 'By reason: README, Loss. Nothing is how it should be.', 'nccl_bpftrace_events_lost_total', ['reason']),
+          reasons('Records lost', 'By reason: README, Loss. Nothing is how it should be.', 'nccl_bpftrace_events_lost_total'),
           counter('Ranks and calls without a verdict', 'There was no room for them.', 'nccl_bpftrace_unjudged_total'),
           counter('Graph launches unresolved', 'It is not known what NCCL operations they run: those are in no metric.', 'nccl_bpftrace_graph_launches_unresolved_total'),
           counter('Series left out', 'By --max-series; each is counted with every file.', 'nccl_bpftrace_series_suppressed_total'),
@@ -94,8 +101,8 @@
             [p.target('avg by (%s) (%s)' % [c.nodeLabel, s('nccl_bpftrace_timing_sample_ratio')], here)],
             8,
           ),
-          counter('Times refused', 'By reason: README, GPU time.', 'nccl_bpftrace_invalid_timings_total', ['reason']),
-          counter("Not in files for NVIDIA's dashboards", "By reason: README, For NVIDIA's dashboards.", 'nccl_bpftrace_inspector_omitted_total', ['reason']),
+          reasons('Times refused', 'By reason: README, GPU time.', 'nccl_bpftrace_invalid_timings_total'),
+          reasons("Not in files for NVIDIA's dashboards", "By reason: README, For NVIDIA's dashboards.", 'nccl_bpftrace_inspector_omitted_total'),
           share('Communicators by timing', 'How their GPU times come; none: they do not.', 'nccl_communicator_info', 'timing'),
         ]],
         ['Cost', [

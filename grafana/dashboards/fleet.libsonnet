@@ -141,7 +141,10 @@
             'Records lost',
             'By reason, over all nodes: README, Loss.',
             'cps',
-            [p.target('sum by (reason) (rate(%s[$__rate_interval]))' % raw('nccl_bpftrace_events_lost_total'), '{{reason}}')],
+            [
+              p.target('sum(rate(%s[$__rate_interval]))' % raw('nccl_bpftrace_events_lost_total'), 'in all'),
+              p.target('sum by (reason) (rate(%s[$__rate_interval])) > 0' % raw('nccl_bpftrace_events_lost_total'), '{{reason}}'),
+            ],
             8,
           ),
           p.timeseries(

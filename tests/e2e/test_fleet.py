@@ -71,7 +71,8 @@ NETWORK = {
 # shared. grafana/tests has each of these alerts fire.
 EMPTY = {
     "NCCLNetworkBandwidthDrift", "NCCLNodeBandwidthDrift",
-    "nccl-agent: Calls without a size A", "NCCLCountsWrong", "NCCLNodeLate", "NCCLProcessesUntraced",
+    "nccl-agent: Calls without a size A", "nccl-agent: Records lost B", "nccl-agent: Times refused B",
+    "nccl-fleet: Records lost B", "NCCLCountsWrong", "NCCLNodeLate", "NCCLProcessesUntraced",
     "NCCLRanksUnjudged", "NCCLRecordsLost", "NCCLSampleRatioLow", "NCCLSeriesSuppressed",
     "NCCLSightDegraded",
 }

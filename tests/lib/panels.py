@@ -61,7 +61,7 @@ def filled(expression, variables=()):
     """With VARIABLES, those given, and any other variable as "All"."""
     for name, value in {**VARIABLES, **dict(variables)}.items():
         expression = expression.replace(name, value)
-    return re.sub(r"\$\{?\w+(:\w+)?\}?", ".*", expression)
+    return re.sub(r"\$\{?[a-zA-Z_]\w*(:\w+)?\}?", ".*", expression)
 
 
 def queries(directory=RENDERED, **variables):
