@@ -3,9 +3,12 @@
 A job on four nodes, from its fault to who is told: agents, node_exporter, Prometheus with the rules and
 alerts of grafana/, Alertmanager with its sample configuration. And what every panel and rule says of it.
 """
+import os
+import re
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import nbt
 import panels
@@ -78,6 +81,20 @@ EMPTY = {
 }
 
 
+def outer_pids(job):
+    """The pids of its ranks here: they are in a PID namespace of their own."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            pids = re.search(r"^NSpid:\t(\d+)\t(\d+)$", path.read_text(), re.M)
+            inner = os.readlink(path.with_name("ns") / "pid")
+        except OSError:
+            continue
+        if pids and inner == os.readlink(f"/proc/{job.process.pid}/ns/pid_for_children"):
+            found[int(pids[2])] = int(pids[1])
+    return [found[pid] for pid in job.pids]
+
+
 class Story:
     """The fleet with its job, and when what happened."""
 
@@ -87,7 +104,9 @@ class Story:
                            "--handover-after", 0, rateRange="20s")
         self.job = FaultySim("".join(self.environments()) + SCRIPT, ranks=NODES * GPUS, gpu=True,
                              args=["--gpus-per-node", GPUS],
-                             prefix=["env", f"SLURM_JOB_ID={JOB}"])
+                             prefix=["unshare", "--pid", "--fork", "--kill-child",
+                                     "env", f"SLURM_JOB_ID={JOB}"])
+        self.job.pids = outer_pids(self.job)
         for i, node in enumerate(self.fleet.nodes):
             node.take(self.job.pids[i * GPUS:(i + 1) * GPUS])
         self.fleet.start()

@@ -2,8 +2,8 @@
 """
 A fleet on one machine: nodes with an agent and a node_exporter each, Prometheus and Alertmanager with
 the product's own rules, and who is told. An agent is on a host of its own name, with GPUs of its
-own, without a network, and sees the processes of its node's cgroup. It shares the PID namespace with
-the job, as on a real node; node_exporter listens on the machine's loopback.
+own, without a network, and sees the processes of its node's cgroup. It is in the machine's PID
+namespace, as on a real node; node_exporter listens on the machine's loopback.
 """
 import http.server
 import json
