@@ -148,7 +148,8 @@ def test_install_upgrade_remove_purge():
     service.control("stop")
     assert "user:nccl-bpftrace:rwx" in root.run("getfacl", "-p", TEXTFILES)
     ours = [".nccl_bpftrace.prom.17.tmp", "nccl_inspector_metrics_GPU-0.prom"]
-    root.run("sh", "-c", f"cd {TEXTFILES}; touch {' '.join(ours)} smart.prom; chown nccl-bpftrace {' '.join(ours)}")
+    root.run("sh", "-c", f"cd {TEXTFILES}; touch {' '.join(ours)} smart.prom; chown nccl-bpftrace {' '.join(ours)};"
+             "chown root nccl_bpftrace.prom")  # who ran it by hand
     (root.path / "etc/nccl.conf").write_text((root.path / "etc/nccl.conf").read_text() + "NCCL_DEBUG=WARN\n")
     root.run("dpkg", "-r", "nccl-bpftrace")
     assert root.run("ls", "-A", TEXTFILES) == "smart.prom\n"
