@@ -97,6 +97,7 @@ def test_make_install():
         "opt/nb/share/bash-completion/completions/nccl-bpftrace": 0o644,
     }, found
     rendered, shared = nbt.ROOT / "grafana/rendered", place / "opt/nb/share/nccl-bpftrace/grafana"
+    assert (shared / "runbooks.md").exists() and (shared / "alertmanager.yml").exists()
     names = [path.relative_to(rendered) for path in rendered.rglob("*") if path.is_file()]
     assert names and all((shared / name).read_bytes() == (rendered / name).read_bytes() for name in names)
     assert conf.read_text() == "# edited\n"
@@ -104,6 +105,10 @@ def test_make_install():
     done = subprocess.run([place / "opt/nb/sbin/nccl-bpftrace", "plugin", "status", "--conf", place / "none"],
                           text=True, capture_output=True)
     assert f"{place}/opt/nb/lib/nccl-bpftrace/" in done.stdout and "not there" not in done.stdout, done.stdout
+    done = subprocess.run([*command[:3], "uninstall", *command[4:]], text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = [str(path.relative_to(place)) for path in place.rglob("*") if not path.is_dir() or "nccl" in path.name]
+    assert left == ["etc/nccl-bpftrace.conf"], left
 
 
 def test_lintian():
