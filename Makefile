@@ -7,7 +7,8 @@
 # make test-nccl-versions   against every release of the real library (needs PyPI)
 # make grafana    dashboards and rules from their source
 # make format     clang-format
-# make install PREFIX= DESTDIR=    program, plugin, service, man pages, completion
+# make install PREFIX= DESTDIR=    program, plugin, service, man pages, completion, dashboards and rules
+# make uninstall PREFIX= DESTDIR=  takes them away; the configuration stays
 # make deb        a Debian package in build/
 
 BUILD := build
@@ -35,13 +36,13 @@ BPF_SOURCES := $(BPF_FIRST) $(filter-out $(BPF_FIRST),$(wildcard bpf/*.bpf.c))
 BPF_HEADERS := include/nccl_bpftrace_record.h include/nccl_bpftrace_plugin.h $(wildcard bpf/*.h)
 SKELETON := $(BUILD)/nccl_bpftrace.skel.h
 
-.PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install deb clean
+.PHONY: all plugin setup demo test test-unit test-nccl-versions bench format install uninstall deb clean
 all: $(BUILD)/nccl-bpftrace plugin sim
 
 # Everything below needs packages; setup does nothing when they are there.
 setup:
 	@$(SETUP)
-ifeq ($(filter clean format,$(MAKECMDGOALS)),)
+ifeq ($(filter clean format uninstall,$(MAKECMDGOALS)),)
 $(OBJECTS) $(SKELETON): | setup
 endif
 
@@ -95,8 +96,9 @@ test-nccl-versions: $(PLUGIN) | setup
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 GENERATORDIR := $(DESTDIR)$(UNITDIR)-generators
 BASHDIR := $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-# Dashboards and rules, as rendered.
+# Dashboards and rules, as rendered, and what goes with them.
 RENDERED := $(wildcard grafana/rendered)
+GRAFANADIR := $(DESTDIR)$(PREFIX)/share/nccl-bpftrace/grafana
 
 # An edited configuration is kept.
 install: $(BUILD)/nccl-bpftrace plugin
@@ -113,9 +115,17 @@ install: $(BUILD)/nccl-bpftrace plugin
 	[ -e $(DESTDIR)/etc/nccl-bpftrace.conf ] || \
 		install -D -m 0644 packaging/nccl-bpftrace.conf $(DESTDIR)/etc/nccl-bpftrace.conf
 ifneq ($(RENDERED),)
-	install -d -m 0755 $(DESTDIR)$(PREFIX)/share/nccl-bpftrace/grafana
-	cp -R $(RENDERED)/. $(DESTDIR)$(PREFIX)/share/nccl-bpftrace/grafana
+	install -d -m 0755 $(GRAFANADIR)
+	cp -R $(RENDERED)/. $(GRAFANADIR)
+	install -m 0644 grafana/runbooks.md grafana/alertmanager.yml $(GRAFANADIR)
 endif
+
+INSTALLED := sbin/nccl-bpftrace share/man/man8/nccl-bpftrace.8 share/man/man5/nccl-bpftrace.conf.5 \
+	share/bash-completion/completions/nccl-bpftrace lib/sysusers.d/nccl-bpftrace.conf
+uninstall:
+	rm -f $(INSTALLED:%=$(DESTDIR)$(PREFIX)/%) $(DESTDIR)$(UNITDIR)/nccl-bpftrace.service \
+		$(GENERATORDIR)/nccl-bpftrace
+	rm -rf $(DESTDIR)$(PREFIX)/lib/nccl-bpftrace $(DESTDIR)$(PREFIX)/share/nccl-bpftrace
 
 # dpkg-buildpackage wants a tree with debian/ in it; what is built already is not built again.
 DEB_SOURCES := $(wildcard Makefile LICENSE README.md bpf grafana include packaging scripts src tests vmlinux)

@@ -45,13 +45,22 @@
               or
               increase(%s[%s]) > 0
             )
-            and on (%s) last_over_time(%s[1h])
+            and on (%s)
+            (
+              group by (%s) (last_over_time(%s[1h]))
+              or
+              group by (%s) (last_over_time(%s[1h]))
+            )
           ||| % [
             q.node,
             q.s('node_textfile_scrape_error'),
             q.s('promhttp_metric_handler_errors_total', 'cause="gathering"'),
             c.lossRange,
             q.node,
+            q.node,
+            heartbeat,
+            // With --cluster our series have a label that node_exporter's own have not.
+            c.nodeLabel,
             heartbeat,
           ],
           c.agentStaleFor,

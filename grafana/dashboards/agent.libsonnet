@@ -8,8 +8,8 @@
     local cluster = '%s=~"$cluster"' % c.clusterLabel,
     local node = '%s,%s=~"$node"' % [cluster, c.nodeLabel],
     local s(name, matchers='') = q.s(name, if matchers == '' then node else node + ',' + matchers),
-    local here = '{{%s}}' % c.nodeLabel,
-    local by(labels) = std.join(', ', [c.nodeLabel] + labels),
+    local here = q.onNode,
+    local by(labels) = std.join(', ', [q.node] + labels),
     local counter(title, description, name, labels=[], matchers='', width=8) =
       p.timeseries(
         title,
@@ -29,7 +29,7 @@
         p.target(rate(['reason']) + ' > 0', here + ' {{reason}}'),
       ], 8),
     local gauge(title, description, unit, name, how='max', width=8) =
-      p.timeseries(title, description, unit, [p.target('%s by (%s) (%s)' % [how, c.nodeLabel, s(name)], here)], width),
+      p.timeseries(title, description, unit, [p.target('%s by (%s) (%s)' % [how, q.node, s(name)], here)], width),
     local share(title, description, name, label) =
       p.timeseries(title, description, 'none', [p.target('count by (%s) (%s)' % [label, s(name)], '{{%s}}' % label)], 8),
 
@@ -48,14 +48,14 @@
             'Age of the heartbeat',
             'By the time in the file. Beyond %d s the agent is dead for all rules.' % c.agentStaleSeconds,
             's',
-            [p.target('time() - max by (%s) (%s)' % [c.nodeLabel, s('nccl_bpftrace_heartbeat_timestamp_seconds')], here)],
+            [p.target('time() - max by (%s) (%s)' % [q.node, s('nccl_bpftrace_heartbeat_timestamp_seconds')], here)],
             8,
           ),
           p.timeseries(
             'Age of the file',
             "By node_exporter's time of it.",
             's',
-            [p.target('time() - max by (%s) (%s)' % [c.nodeLabel, s('node_textfile_mtime_seconds', 'file=~".*/nccl_bpftrace[.]prom"')], here)],
+            [p.target('time() - max by (%s) (%s)' % [q.node, s('node_textfile_mtime_seconds', 'file=~".*/nccl_bpftrace[.]prom"')], here)],
             8,
           ),
           p.timeseries(
@@ -63,8 +63,8 @@
             'Files that do not parse, and series left out while gathering. 0 is how it should be.',
             'none',
             [
-              p.target('max by (%s) (%s)' % [c.nodeLabel, s('node_textfile_scrape_error')], here + ' files'),
-              p.target('sum by (%s) (increase(%s[$__rate_interval]))' % [c.nodeLabel, s('promhttp_metric_handler_errors_total', 'cause="gathering"')], here + ' gathering'),
+              p.target('max by (%s) (%s)' % [q.node, s('node_textfile_scrape_error')], here + ' files'),
+              p.target('sum by (%s) (increase(%s[$__rate_interval]))' % [q.node, s('promhttp_metric_handler_errors_total', 'cause="gathering"')], here + ' gathering'),
             ],
             8,
           ),
@@ -82,7 +82,7 @@
             'What runs where.',
             'none',
             s('nccl_bpftrace_build_info'),
-            [[c.nodeLabel, 'Scraped as'], ['version', 'nccl-bpftrace'], ['libbpf', 'libbpf'], ['kernel', 'Kernel']],
+            [[c.clusterLabel, 'Cluster'], [c.nodeLabel, 'Scraped as'], ['version', 'nccl-bpftrace'], ['libbpf', 'libbpf'], ['kernel', 'Kernel']],
           ),
         ]],
         ['Loss', [
@@ -98,7 +98,7 @@
             'Share of launches that are timed',
             'Over the last interval, a mean over the jobs and GPUs of a node.',
             'percentunit',
-            [p.target('avg by (%s) (%s)' % [c.nodeLabel, s('nccl_bpftrace_timing_sample_ratio')], here)],
+            [p.target('avg by (%s) (%s)' % [q.node, s('nccl_bpftrace_timing_sample_ratio')], here)],
             8,
           ),
           reasons('Times refused', 'By reason: README, GPU time.', 'nccl_bpftrace_invalid_timings_total'),
@@ -110,7 +110,7 @@
             'Processor time',
             'Of one core.',
             'percentunit',
-            [p.target('max by (%s) (rate(%s[$__rate_interval]))' % [c.nodeLabel, s('nccl_bpftrace_cpu_seconds_total')], here)],
+            [p.target('max by (%s) (rate(%s[$__rate_interval]))' % [q.node, s('nccl_bpftrace_cpu_seconds_total')], here)],
           ),
           gauge('Resident memory', "The process's own; BPF maps are the kernel's.", 'bytes', 'nccl_bpftrace_resident_memory_bytes', width=12),
         ]],

@@ -29,17 +29,19 @@
     ],
     // Each rank with its node's name.
     local ranks(expr) =
-      'sum by (comm, rank, node) (\n%s\n)' % q.indent(
+      'sum by (%s, comm, rank, node) (\n%s\n)' % [q.cluster, q.indent(
         '%s\n* on (%s) group_left (node)\ntopk by (%s) (1, %s)'
         % [expr, q.rank, q.rank, comm('nccl_communicator_info')]
-      ),
-    local rankName = '{{comm}} rank {{rank}} {{node}}',
+      )],
+    local commName = q.inCluster + '{{comm}}',
+    local commOperation = q.cluster + ', comm, operation',
+    local rankName = commName + ' rank {{rank}} {{node}}',
     local late = ranks(rate(comm('nccl_operation_lateness_seconds_total'))),
     // The number of the worst state that any node is in.
-    local stateNumber = 'max by (comm) (\n%s\n)' % std.join('\n  or\n', [
+    local stateNumber = 'max by (%s, comm) (\n%s\n)' % [q.cluster, std.join('\n  or\n', [
       '  (%s == 1) * %d' % [comm('nccl_communicator_state', 'state="%s"' % states[i][0]), i]
       for i in std.range(0, std.length(states) - 1)
-    ]),
+    ])],
 
     'nccl-job.json': p.dashboard(
       c,
@@ -57,7 +59,7 @@
             'State of each communicator',
             'The worst that any node says of it. Each agent judges the ranks of its own node.',
             'none',
-            [p.target(stateNumber, '{{comm}}')],
+            [p.target(stateNumber, commName)],
             texts=states,
           ),
           p.timeseries(
@@ -66,19 +68,19 @@
             + 'Nothing here is how it should be.',
             'none',
             [p.target(
-              'max by (comm, rank, operation) (rank_operation:nccl_operation_sequence:behind{%s})' % inComm(),
-              '{{comm}} rank {{rank}} {{operation}}'
+              'max by (%s, rank) (rank_operation:nccl_operation_sequence:behind{%s})' % [commOperation, inComm()],
+              commName + ' rank {{rank}} {{operation}}'
             )],
           ),
           p.table(
             'Who is waited for',
             'The same ranks now, and where they run.',
             'none',
-            'max by (comm, rank, operation, node, gpu, pid) (\n%s\n)' % q.indent(
+            'max by (%s, rank, node, gpu, pid) (\n%s\n)' % [commOperation, q.indent(
               'rank_operation:nccl_operation_sequence:behind{%s}\n* on (%s) group_left (node, gpu, pid)\ntopk by (%s) (1, %s)'
               % [inComm(), q.rank, q.rank, comm('nccl_communicator_info')]
-            ),
-            [['comm', 'Communicator'], ['rank', 'Rank'], ['node', 'Node'], ['gpu', 'GPU'], ['pid', 'Process'], ['operation', 'Operation']],
+            )],
+            [[c.clusterLabel, 'Cluster'], ['comm', 'Communicator'], ['rank', 'Rank'], ['node', 'Node'], ['gpu', 'GPU'], ['pid', 'Process'], ['operation', 'Operation']],
             'Behind',
             12,
           ),
@@ -87,27 +89,27 @@
             'Scrapes are not simultaneous: in a job that runs the lines differ a little. Far apart and level: somebody is missing.',
             'none',
             [
-              p.target('max by (comm, operation) (%s)' % comm('nccl_operation_sequence', 'operation=~"%s"' % q.any(c.collectives)), '{{comm}} {{operation}} first'),
-              p.target('min by (comm, operation) (%s)' % comm('nccl_operation_sequence', 'operation=~"%s"' % q.any(c.collectives)), '{{comm}} {{operation}} last'),
+              p.target('max by (%s, comm, operation) (%s)' % [q.cluster, comm('nccl_operation_sequence', 'operation=~"%s"' % q.any(c.collectives))], commName + ' {{operation}} first'),
+              p.target('min by (%s, comm, operation) (%s)' % [q.cluster, comm('nccl_operation_sequence', 'operation=~"%s"' % q.any(c.collectives))], commName + ' {{operation}} last'),
             ],
           ),
           p.timeseries(
             'Since the last call',
             'On each communicator, by any of its ranks.',
             's',
-            [p.target('time() - max by (comm) (%s)' % comm('nccl_last_operation_timestamp_seconds'), '{{comm}}')],
+            [p.target('time() - max by (%s, comm) (%s)' % [q.cluster, comm('nccl_last_operation_timestamp_seconds')], commName)],
           ),
           p.timeseries(
             'In flight',
             'Launches that are not known to be done, of each communicator; needs the plugin.',
             'none',
-            [p.target('sum by (comm) (%s)' % comm('nccl_operations_in_flight'), '{{comm}}')],
+            [p.target('sum by (%s, comm) (%s)' % [q.cluster, comm('nccl_operations_in_flight')], commName)],
           ),
           p.timeseries(
             'Oldest operation in flight',
             'How long ago it was launched; needs the plugin.',
             's',
-            [p.target('time() - min by (comm) (%s)' % comm('nccl_oldest_in_flight_start_timestamp_seconds'), '{{comm}}')],
+            [p.target('time() - min by (%s, comm) (%s)' % [q.cluster, comm('nccl_oldest_in_flight_start_timestamp_seconds')], commName)],
           ),
         ]],
         ['Who is late', [
@@ -215,21 +217,21 @@
             'Alerts',
             'Those of this job that fired, one row each.',
             'none',
-            [p.target('max by (alertname, comm, rank, node) (ALERTS{%s,alertstate="firing",alertname=~"NCCL.*"})' % inJob(), '{{alertname}} {{comm}} {{rank}} {{node}}')],
+            [p.target('max by (%s, alertname, comm, rank, node) (ALERTS{%s,alertstate="firing",alertname=~"NCCL.*"})' % [q.cluster, inJob()], q.inCluster + '{{alertname}} {{comm}} {{rank}} {{node}}')],
             thresholds=[[null, 'red']],
           ),
           p.timeseries(
             'Errors and aborts',
             "By NCCL's name, since the tracer started. ncclCommAbort: it was aborted.",
             'none',
-            [p.target('sum by (comm, result) (%s)' % comm('nccl_errors_total'), '{{comm}} {{result}}')],
+            [p.target('sum by (%s, comm, result) (%s)' % [q.cluster, comm('nccl_errors_total')], commName + ' {{result}}')],
             8,
           ),
           p.timeseries(
             'Mismatches',
             'Calls that differ from what other ranks of the node called at the same sequence number, since the tracer started.',
             'none',
-            [p.target('sum by (comm, kind) (%s)' % comm('nccl_mismatches_total'), '{{comm}} {{kind}}')],
+            [p.target('sum by (%s, comm, kind) (%s)' % [q.cluster, comm('nccl_mismatches_total')], commName + ' {{kind}}')],
             8,
           ),
           p.timeseries(
@@ -237,9 +239,9 @@
             'How many different last calls the ranks of a communicator have. At rest one is how it should be; in a job that runs scrapes differ.',
             'none',
             [p.target(
-              'count by (comm, operation) (count by (comm, operation, signature) (count_values by (comm, operation) ("signature", %s)))'
-              % comm('nccl_operation_signature'),
-              '{{comm}} {{operation}}'
+              'count by (%s) (count by (%s, signature) (count_values by (%s) ("signature", %s)))'
+              % [commOperation, commOperation, commOperation, comm('nccl_operation_signature')],
+              commName + ' {{operation}}'
             )],
             8,
           ),
@@ -250,14 +252,14 @@
             'Communicators and their ranks.',
             'none',
             comm('nccl_communicator_info'),
-            [['comm', 'Communicator'], ['comm_name', 'Name'], ['rank', 'Rank'], ['nranks', 'Ranks'], ['n_nodes', 'Nodes'], ['node', 'Node'], ['gpu', 'GPU'], ['UUID', 'UUID'], ['pid', 'Process'], ['identity', 'Identity'], ['timing', 'Timing']],
+            [[c.clusterLabel, 'Cluster'], ['comm', 'Communicator'], ['comm_name', 'Name'], ['rank', 'Rank'], ['nranks', 'Ranks'], ['n_nodes', 'Nodes'], ['node', 'Node'], ['gpu', 'GPU'], ['UUID', 'UUID'], ['pid', 'Process'], ['identity', 'Identity'], ['timing', 'Timing']],
           ),
           p.table(
             'Processes',
             'What is known of the processes.',
             'none',
             job('nccl_bpftrace_process_info'),
-            [['job_id', 'Job'], [c.nodeLabel, 'Scraped as'], ['pid', 'Process'], ['command', 'Command'], ['local_rank', 'Local rank'], ['slurm_step', 'Step'], [c.namespaceLabel, 'Namespace'], [c.podLabel, 'Pod'], ['container', 'Container'], ['UUID', 'UUID'], ['nccl_version', 'NCCL'], ['plugin', 'Plugin']],
+            [[c.clusterLabel, 'Cluster'], ['job_id', 'Job'], [c.nodeLabel, 'Scraped as'], ['pid', 'Process'], ['command', 'Command'], ['local_rank', 'Local rank'], ['slurm_step', 'Step'], [c.namespaceLabel, 'Namespace'], [c.podLabel, 'Pod'], ['container', 'Container'], ['UUID', 'UUID'], ['nccl_version', 'NCCL'], ['plugin', 'Plugin']],
           ),
         ]],
       ],

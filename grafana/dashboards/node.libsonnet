@@ -9,24 +9,25 @@
     local node = '%s,%s=~"$node"' % [cluster, c.nodeLabel],
     local and(a, b) = if b == '' then a else a + ',' + b,
     local s(name, matchers='') = q.s(name, and(node, matchers)),
+    local byGpu = q.node + ', UUID, job_id',
     local rate(series) = 'rate(%s[$__rate_interval])' % series,
     // GPUs that a job of this node uses. DCGM exporter repeats a GPU for each job, pod or share of
     // it, and scrapes it under another instance: the UUID joins, and max makes it one.
     local dcgm(name) =
-      'max by (UUID) (%s)\n* on (UUID) group_left (job_id)\ntopk by (UUID) (1, group by (UUID, job_id) (%s))'
-      % [name, s('nccl_bpftrace_process_info')],
+      'max by (UUID) (%s)\n* on (UUID) group_left (%s, job_id)\ntopk by (UUID) (1, group by (%s) (%s))'
+      % [name, q.node, byGpu, s('nccl_bpftrace_process_info')],
     // The first digits tell the GPUs of a node apart.
     local short(expr) = 'label_replace(\n%s,\n  "short", "$1", "UUID", "([^-]+-[^-]+).*"\n)' % q.indent(expr),
-    local gpu = '{{short}} {{job_id}}',
+    local gpu = q.onNode + ' {{short}} {{job_id}}',
     local gpus(title, description, unit, name, width=8) =
       p.timeseries(title, description + ' Of GPUs with an NCCL job; needs DCGM exporter.', unit, [p.target(short(dcgm(name)), gpu)], width),
     local bandwidth(matchers='') =
-      'sum by (UUID, job_id) (%s)\n/\nsum by (UUID, job_id) (%s)'
-      % [rate(s('nccl_timed_bus_bytes_total', matchers)), rate(s('nccl_timed_seconds_total', matchers))],
+      'sum by (%s) (%s)\n/\nsum by (%s) (%s)'
+      % [byGpu, rate(s('nccl_timed_bus_bytes_total', matchers)), byGpu, rate(s('nccl_timed_seconds_total', matchers))],
     local nic(title, description, received, transmitted, unit='Bps') =
       p.timeseries(title, description, unit, [
-        p.target('sum by (%s, device) (%s)' % [c.nodeLabel, rate(s(received[0], received[1]))], '{{%s}} {{device}} in' % c.nodeLabel),
-        p.target('sum by (%s, device) (%s)' % [c.nodeLabel, rate(s(transmitted[0], transmitted[1]))], '{{%s}} {{device}} out' % c.nodeLabel),
+        p.target('sum by (%s, device) (%s)' % [q.node, rate(s(received[0], received[1]))], q.onNode + ' {{device}} in'),
+        p.target('sum by (%s, device) (%s)' % [q.node, rate(s(transmitted[0], transmitted[1]))], q.onNode + ' {{device}} out'),
       ]),
     // Not bridges, containers or loopback.
     local wires = 'device!~"lo|veth.*|docker.*|br-.*|cali.*|cni.*|flannel.*"',
@@ -58,20 +59,20 @@
             'Lateness by GPU',
             'Share of the time by which the ranks of a GPU call behind the first one of the node.',
             'percentunit',
-            [p.target(short('max by (UUID, job_id) (%s)' % rate(s('nccl_operation_lateness_seconds_total'))), gpu)],
+            [p.target(short('max by (%s) (%s)' % [byGpu, rate(s('nccl_operation_lateness_seconds_total'))]), gpu)],
           ),
           p.timeseries(
             'Calls by GPU',
             'Every call is counted.',
             'ops',
-            [p.target('sum by (UUID, job_id) (%s)' % rate(s('nccl_operations_total', 'mode!="captured"')), gpu)],
+            [p.target(short('sum by (%s) (%s)' % [byGpu, rate(s('nccl_operations_total', 'mode!="captured"'))]), gpu)],
           ),
           p.table(
             'Jobs here',
             'Processes with NCCL, their GPU and job.',
             'none',
             s('nccl_bpftrace_process_info'),
-            [[c.nodeLabel, 'Scraped as'], ['job_id', 'Job'], ['pid', 'Process'], ['command', 'Command'], ['local_rank', 'Local rank'], [c.podLabel, 'Pod'], ['UUID', 'UUID'], ['nccl_version', 'NCCL'], ['plugin', 'Plugin']],
+            [[c.clusterLabel, 'Cluster'], [c.nodeLabel, 'Scraped as'], ['job_id', 'Job'], ['pid', 'Process'], ['command', 'Command'], ['local_rank', 'Local rank'], [c.podLabel, 'Pod'], ['UUID', 'UUID'], ['nccl_version', 'NCCL'], ['plugin', 'Plugin']],
           ),
         ]],
         ['GPU', [
@@ -90,7 +91,7 @@
             'InfiniBand links that went down',
             'How often, since the driver was loaded.',
             'none',
-            [p.target('sum by (%s, device) (%s)' % [c.nodeLabel, s('node_infiniband_link_downed_total')], '{{%s}} {{device}}' % c.nodeLabel)],
+            [p.target('sum by (%s, device) (%s)' % [q.node, s('node_infiniband_link_downed_total')], q.onNode + ' {{device}}')],
           ),
         ]],
       ],

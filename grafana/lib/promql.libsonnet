@@ -15,6 +15,9 @@
     comm:: commas([c.clusterLabel] + c.communicatorLabels),
     commOperation:: q.comm + ', operation',
     job:: '%s, job_id' % c.clusterLabel,
+    // For legends: which cluster, and which node of it. A label that is not there is nothing.
+    inCluster:: '{{%s}} ' % c.clusterLabel,
+    onNode:: '{{%s}} {{%s}}' % [c.clusterLabel, c.nodeLabel],
     // A rank on its node, and all that its series are told apart by but the operation.
     rank:: commas([c.clusterLabel, c.nodeLabel, 'job_id', 'UUID', 'comm', 'rank']),
 
@@ -24,8 +27,7 @@
 
     // Of nodes whose agent lives: what a dead one said last stands in its file for ever.
     fresh(expr)::
-      '%s\nand on (%s)\ninstance:nccl_bpftrace_heartbeat:age_seconds < %d'
-      % [q.trim(expr), q.node, c.agentStaleSeconds],
+      '%s\nand on (%s)\ninstance:nccl_bpftrace_agent:alive' % [q.trim(expr), q.node],
 
     // Adds the host's name.
     withNode(expr)::

@@ -97,6 +97,7 @@ def test_make_install():
         "opt/nb/share/bash-completion/completions/nccl-bpftrace": 0o644,
     }, found
     rendered, shared = nbt.ROOT / "grafana/rendered", place / "opt/nb/share/nccl-bpftrace/grafana"
+    assert (shared / "runbooks.md").exists() and (shared / "alertmanager.yml").exists()
     names = [path.relative_to(rendered) for path in rendered.rglob("*") if path.is_file()]
     assert names and all((shared / name).read_bytes() == (rendered / name).read_bytes() for name in names)
     assert conf.read_text() == "# edited\n"
@@ -104,6 +105,10 @@ def test_make_install():
     done = subprocess.run([place / "opt/nb/sbin/nccl-bpftrace", "plugin", "status", "--conf", place / "none"],
                           text=True, capture_output=True)
     assert f"{place}/opt/nb/lib/nccl-bpftrace/" in done.stdout and "not there" not in done.stdout, done.stdout
+    done = subprocess.run([*command[:3], "uninstall", *command[4:]], text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = [str(path.relative_to(place)) for path in place.rglob("*") if not path.is_dir() or "nccl" in path.name]
+    assert left == ["etc/nccl-bpftrace.conf"], left
 
 
 def test_lintian():
@@ -148,7 +153,8 @@ def test_install_upgrade_remove_purge():
     service.control("stop")
     assert "user:nccl-bpftrace:rwx" in root.run("getfacl", "-p", TEXTFILES)
     ours = [".nccl_bpftrace.prom.17.tmp", "nccl_inspector_metrics_GPU-0.prom"]
-    root.run("sh", "-c", f"cd {TEXTFILES}; touch {' '.join(ours)} smart.prom; chown nccl-bpftrace {' '.join(ours)}")
+    root.run("sh", "-c", f"cd {TEXTFILES}; touch {' '.join(ours)} smart.prom; chown nccl-bpftrace {' '.join(ours)};"
+             "chown root nccl_bpftrace.prom")  # who ran it by hand
     (root.path / "etc/nccl.conf").write_text((root.path / "etc/nccl.conf").read_text() + "NCCL_DEBUG=WARN\n")
     root.run("dpkg", "-r", "nccl-bpftrace")
     assert root.run("ls", "-A", TEXTFILES) == "smart.prom\n"

@@ -216,6 +216,21 @@ def test_selectors_ask_a_family_for_its_own_labels():
             assert not wrong, f"{where}: {name} has no {sorted(wrong)}"
 
 
+def mixed(expression):
+    """Groupings that put together what has one name in two clusters; a UUID is one GPU's anywhere."""
+    groups = [re.findall(r"\w+", group) for group in re.findall(r"\b(?:by|on) ?\(([^)]*)\)", expression)]
+    names = {"instance", "node", "job_id", "comm", "rank", "pid", "UUID"}
+    return [group for group in groups if "cluster" not in group and names & set(group) and group != ["UUID"]]
+
+
+def test_clusters_are_not_mixed():
+    # They match what names no cluster: of such there is one in a Prometheus.
+    allowed = {"instance:nccl_bpftrace_agent:alive": [["instance"]], "NCCLTextfileRefused": [["instance"]]}
+    readme = re.findall(r"^```promql\n(.*?)^```", (nbt.ROOT / "README.md").read_text(), re.M | re.S)
+    for where, expression in expressions() + [("README", query) for query in readme]:
+        assert mixed(expression) == allowed.get(where, []), f"{where}: {expression}"
+
+
 def test_every_record_is_used():
     text = "\n".join(e for _, e in expressions())
     for name, _ in panels.rules():
