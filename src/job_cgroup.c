@@ -59,16 +59,22 @@ static bool segment__unsplit(struct span s, struct job_identity *ret)
 	return true;
 }
 
-/* "job_<id>", then "step_<step>" right below it; *job is what stood before, or empty. */
+/*
+ * "job_<id>", then "step_<step>" right below it; *job is what stood before, or empty. Spelt as no
+ * Slurm that we know does, they name no job, but what lies below is the job's all the same.
+ */
 static bool segment__slurm(struct span s, struct span *job, struct job_identity *ret)
 {
 	struct span above = *job, step = s;
 
 	*job = (struct span){NULL, 0};
-	if (above.p && span__skip(&step, "step_") &&
-	    !span__copy(step, job_field__step, ret->step, sizeof(ret->step)))
-		return !span__copy(above, job_field__slurm_id, ret->job_id, sizeof(ret->job_id));
-	if (span__skip(&s, "job_") && job_field__slurm_id(s))
+	if (above.p && span__skip(&step, "step_")) {
+		if (job_field__slurm_id(above) &&
+		    !span__copy(step, job_field__step, ret->step, sizeof(ret->step)))
+			span__copy(above, job_field__slurm_id, ret->job_id, sizeof(ret->job_id));
+		return true;
+	}
+	if (span__skip(&s, "job_"))
 		*job = s;
 	return false;
 }

@@ -92,6 +92,8 @@ TEST(cgroup_cannot_be_forged)
 {
 	/* what the job makes below its own cgroup */
 	expect_cgroup("0::/slurmstepd.scope/job_1/step_0/user/task_0/job_2/step_0\n", "1", "0");
+	expect_cgroup("4:cpuset:/slurm/uid_7/job_1/step_NEW/task_0/job_2/step_0\n", NULL, NULL);
+	expect_cgroup("4:cpuset:/slurm/uid_7/job_sNEW/step_0/task_0/job_2/step_0\n", NULL, NULL);
 	/* what any user can make below their own service manager */
 	expect_cgroup("0::/user.slice/user-7.slice/user@7.service/slurm/job_2/step_0\n", NULL,
 		      NULL);
