@@ -4,13 +4,14 @@
 
 /*
  * "<prefix><id>.scope" where systemd makes the cgroup, "<prefix><id>" or "<id>" where the runtime
- * does (Docker below "docker", podman below "libpod_parent", the others below the pod's). conmon,
- * which stands beside a container of CRI-O or podman, has another prefix ("crio-conmon-").
+ * does (Docker below "docker", podman below "libpod_parent" or, for a Quadlet,
+ * "libpod-payload-<id>" below the unit's, the others below the pod's). conmon, which stands beside
+ * a container of CRI-O or podman, has another prefix ("crio-conmon-").
  */
 static bool segment__container(struct span s, struct job_identity *ret)
 {
-	static const char *const prefixes[] = {"cri-containerd-", "crio-", "docker-", "libpod-",
-					       "nerdctl-"};
+	static const char *const prefixes[] = {"cri-containerd-", "crio-",   "docker-",
+					       "libpod-payload-", "libpod-", "nerdctl-"};
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
 		if (span__skip(&s, prefixes[i]))
@@ -58,33 +59,61 @@ static bool segment__unsplit(struct span s, struct job_identity *ret)
 	return true;
 }
 
-/* "job_<id>", then "step_<step>" right below it; *job is what stood before, or empty. */
+/*
+ * "job_<id>", then "step_<step>" right below it; *job is what stood before, or empty. Spelt as no
+ * Slurm that we know does, they name no job, but what lies below is the job's all the same.
+ */
 static bool segment__slurm(struct span s, struct span *job, struct job_identity *ret)
 {
 	struct span above = *job, step = s;
 
 	*job = (struct span){NULL, 0};
-	if (above.p && span__skip(&step, "step_") &&
-	    !span__copy(step, job_field__step, ret->step, sizeof(ret->step)))
-		return !span__copy(above, job_field__slurm_id, ret->job_id, sizeof(ret->job_id));
-	if (span__skip(&s, "job_") && job_field__slurm_id(s))
+	if (above.p && span__skip(&step, "step_")) {
+		if (job_field__slurm_id(above) &&
+		    !span__copy(step, job_field__step, ret->step, sizeof(ret->step)))
+			span__copy(above, job_field__slurm_id, ret->job_id, sizeof(ret->job_id));
+		return true;
+	}
+	if (span__skip(&s, "job_"))
 		*job = s;
 	return false;
 }
 
 /*
+ * Below the slice of a user, and below a container that is a machine of its own (LXC, nspawn), the
+ * directories are a tenant's to name, so that nothing there proves anything. libpam-cgfs gives a
+ * session's to its user, too; on version 1 those stand below "user".
+ */
+static bool segment__is_tenants(struct span s)
+{
+	static const char *const names[][2] = {
+		/* how it begins and ends; no end: that is all of it */
+		{"user", NULL},		{"user.slice", NULL},
+		{"user-", ".slice"},	{"user@", ".service"},
+		{"lxc", NULL},		{"lxc.payload", ""},
+		{"machine-", ".scope"}, {"systemd-nspawn@", ".service"},
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct span rest = s;
+
+		if (span__skip(&rest, names[i][0]) &&
+		    (names[i][1] ? span__drop_end(&rest, names[i][1]) : !rest.len))
+			return true;
+	}
+	return false;
+}
+
+/*
  * The first step, or container, of a path is the one that slurmstepd or a runtime made; whatever
- * lies below may be the job's own. Below "user@UID.service" all directories are that user's to
- * name, so that nothing there proves anything.
+ * lies below may be the job's own.
  */
 static void path__read(struct span path, struct job_identity *ret)
 {
 	struct span segment, job = {NULL, 0};
 
 	while (span__next(&path, '/', &segment)) {
-		struct span user = segment;
-
-		if (span__skip(&user, "user@") || segment__slurm(segment, &job, ret) ||
+		if (segment__is_tenants(segment) || segment__slurm(segment, &job, ret) ||
 		    segment__container(segment, ret) || segment__unsplit(segment, ret) ||
 		    ret->pod_uid[0])
 			return;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "procinfo.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "helper.h"
@@ -9,7 +11,7 @@
 #include "proc_file.h"
 #include "util.h"
 
-#define MAX_CGROUP  8192
+#define MAX_CGROUP  (20 * PATH_MAX) /* hierarchies, each with a path that a tenant made long */
 #define MAX_ENVIRON (256 * 1024)
 
 static int32_t read_ppid(uint32_t pid)
@@ -28,15 +30,17 @@ static void read_job(uint32_t pid, struct procinfo *info, struct job_identity *f
 {
 	struct job_identity from_environ;
 	_cleanup_free_ char *buf = malloc(MAX_ENVIRON);
-	bool cgroup, environment;
+	bool cgroup, environment, is_hidden;
 	ssize_t n;
 
 	if (!buf)
 		return;
 	n = proc_file__read(pid, "cgroup", buf, MAX_CGROUP);
 	cgroup = n > 0 && !job__from_cgroup(buf, n, from_cgroup);
+	/* Below directories of its own, too deep for the kernel to tell (until 6.7), it may lie. */
+	is_hidden = n == -ENAMETOOLONG;
 	n = proc_file__read(pid, "environ", buf, MAX_ENVIRON);
-	environment = n > 0 && !job__from_environ(buf, n, &from_environ);
+	environment = !is_hidden && n > 0 && !job__from_environ(buf, n, &from_environ);
 	info->inspector_files = n > 0 && inspector__writes_files(buf, n);
 	job__merge(cgroup ? from_cgroup : NULL, environment ? &from_environ : NULL, &info->job);
 }

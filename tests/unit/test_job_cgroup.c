@@ -92,6 +92,8 @@ TEST(cgroup_cannot_be_forged)
 {
 	/* what the job makes below its own cgroup */
 	expect_cgroup("0::/slurmstepd.scope/job_1/step_0/user/task_0/job_2/step_0\n", "1", "0");
+	expect_cgroup("4:cpuset:/slurm/uid_7/job_1/step_NEW/task_0/job_2/step_0\n", NULL, NULL);
+	expect_cgroup("4:cpuset:/slurm/uid_7/job_sNEW/step_0/task_0/job_2/step_0\n", NULL, NULL);
 	/* what any user can make below their own service manager */
 	expect_cgroup("0::/user.slice/user-7.slice/user@7.service/slurm/job_2/step_0\n", NULL,
 		      NULL);
@@ -168,6 +170,7 @@ TEST(cgroup_containers)
 			 ".scope\n",
 			 "", ID);
 	expect_container("0::/libpod_parent/libpod-" ID "\n", "", ID);
+	expect_container("0::/system.slice/trainer.service/libpod-payload-" ID "\n", "", ID);
 	expect_container("0::/system.slice/nerdctl-" ID ".scope\n", "", ID);
 }
 
@@ -197,6 +200,39 @@ TEST(cgroup_refuses_bad_containers)
 	expect_container("0::/-.slice/pod-.slice/.slice/.scope\n", NULL, NULL);
 }
 
+/* Each with a step, and a pod, that somebody named who is no root of the host's. */
+TEST(cgroup_below_what_is_a_tenants)
+{
+	static const char *const above[] = {
+		"/user.slice/user-7.slice/session-3.scope",
+		"/user.slice/session-3.scope",
+		"/../../user-7.slice/session-3.scope",
+		"/../user@7.service",
+		"/user/alice/0",
+		"/lxc/101/ns",
+		"/lxc.payload/101",
+		"/lxc.payload.trainer",
+		"/lxc.payload.user-1000_trainer/system.slice",
+		"/machine.slice/machine-trainer.scope/payload",
+		"/machine.slice/systemd-nspawn@trainer.service/payload",
+	};
+	char text[512];
+
+	for (size_t i = 0; i < sizeof(above) / sizeof(above[0]); i++) {
+		snprintf(text, sizeof(text),
+			 "0::%s/slurm/job_2/step_0\n1:pids:%s/kubepods/pod%s/%s\n", above[i],
+			 above[i], UID_DASHES, ID);
+		expect_cgroup(text, NULL, NULL);
+	}
+}
+
+TEST(cgroup_that_is_named_like_a_tenants)
+{
+	expect_container("0::/users.slice/docker-" ID ".scope\n", "", ID);
+	expect_container("0::/user-docker.service/docker-" ID ".scope\n", "", ID);
+	expect_container("0::/lxcfs/docker-" ID ".scope\n", "", ID);
+}
+
 TEST(cgroup_container_cannot_be_forged)
 {
 	/* a user's own cgroups: rootless podman's, and made-up ones */
@@ -206,6 +242,9 @@ TEST(cgroup_container_cannot_be_forged)
 	expect_container("0::/user.slice/user-7.slice/user@7.service/kubepods/pod" UID_DASHES "/" ID
 			 "\n",
 			 NULL, NULL);
+	expect_container("0::/system.slice/trainer.service/libpod-payload-" ID
+			 "/kubepods/pod" UID_DASHES "/" OTHER_ID "\n",
+			 "", ID);
 	/* below a container's own: another pod, another container, another's job */
 	expect_container("0::/kubepods/pod" UID_DASHES "/" ID "/kubepods/pod" STATIC_UID
 			 "/" OTHER_ID "\n",
