@@ -185,7 +185,10 @@ static int parse_directory(struct options *options, const char *value, const str
 {
 	struct stat st;
 
-	if (stat(value, &st) || !S_ISDIR(st.st_mode))
+	if (stat(value, &st))
+		return options__refuse(options, "--%s: '%s': %s: give a directory", row->name,
+				       value, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
 		return options__refuse(options, "--%s: '%s' is not a directory: give one that is",
 				       row->name, value);
 	*(const char **)field(options, row) = value;

@@ -220,10 +220,12 @@ def test_gpu_time_of_a_job_in_a_pid_namespace_of_its_own():
 
 
 def test_host_root_that_is_none():
-    for root in ("/proc/self/status", "/no/such/directory"):
+    for root, why in (("/proc/self/status", "is not a directory"),
+                      ("/no/such/directory", "No such file or directory")):
         done = nbt.run_agent("ps", "--host-root", root)
         assert done.returncode == 2 and done.stdout == "", done
         assert len(done.stderr.splitlines()) == 1 and root in done.stderr, done
+        assert why in done.stderr, done
 
 
 def test_labels_of_the_exporter_s_own_pod():
