@@ -8,6 +8,7 @@
     local cluster = '%s=~"$cluster"' % c.clusterLabel,
     local r(name, matchers='') = '%s{%s}' % [name, cluster + (if matchers == '' then '' else ',' + matchers)],
     local raw(name, matchers='') = q.s(name, cluster + (if matchers == '' then '' else ',' + matchers)),
+    local lost = 'rate(%s[$__rate_interval])' % raw('nccl_bpftrace_events_lost_total'),
     local jobName = q.inCluster + '{{job_id}}',
     local quantile(x, by, series) =
       'histogram_quantile(%g, sum by (%s, le) (%s))' % [x, by, series],
@@ -143,8 +144,8 @@
             'By reason, over all nodes: README, Loss.',
             'cps',
             [
-              p.target('sum(rate(%s[$__rate_interval]))' % raw('nccl_bpftrace_events_lost_total'), 'in all'),
-              p.target('sum by (reason) (rate(%s[$__rate_interval])) > 0' % raw('nccl_bpftrace_events_lost_total'), '{{reason}}'),
+              p.target('sum(%s)' % lost, 'in all'),
+              p.target('sum by (reason) (%s) > 0' % lost, '{{reason}}'),
             ],
             8,
           ),

@@ -16,11 +16,13 @@
     local dcgm(name) =
       'max by (UUID) (%s)\n* on (UUID) group_left (%s, job_id)\ntopk by (UUID) (1, group by (%s) (%s))'
       % [name, q.node, byGpu, s('nccl_bpftrace_process_info')],
-    // The first digits tell the GPUs of a node apart.
-    local short(expr) = 'label_replace(\n%s,\n  "short", "$1", "UUID", "([^-]+-[^-]+).*"\n)' % q.indent(expr),
-    local gpu = q.onNode + ' {{short}} {{job_id}}',
+    // One line a GPU and job. The first digits tell the GPUs of a node apart.
+    local perGpu(expr) = p.target(
+      'label_replace(\n%s,\n  "short", "$1", "UUID", "([^-]+-[^-]+).*"\n)' % q.indent(expr),
+      q.onNode + ' {{short}} {{job_id}}'
+    ),
     local gpus(title, description, unit, name, width=8) =
-      p.timeseries(title, description + ' Of GPUs with an NCCL job; needs DCGM exporter.', unit, [p.target(short(dcgm(name)), gpu)], width),
+      p.timeseries(title, description + ' Of GPUs with an NCCL job; needs DCGM exporter.', unit, [perGpu(dcgm(name))], width),
     local bandwidth(matchers='') =
       'sum by (%s) (%s)\n/\nsum by (%s) (%s)'
       % [byGpu, rate(s('nccl_timed_bus_bytes_total', matchers)), byGpu, rate(s('nccl_timed_seconds_total', matchers))],
@@ -47,25 +49,25 @@
             'Bus bandwidth of each GPU',
             'Over all operations that were timed. One GPU below its neighbours: look at its links and clocks.',
             'Bps',
-            [p.target(short(bandwidth()), gpu)],
+            [perGpu(bandwidth())],
           ),
           p.timeseries(
             'Bus bandwidth of each GPU, within the node',
             'Of communicators whose ranks are all here: NVLink or PCIe.',
             'Bps',
-            [p.target(short(bandwidth('scope="node"')), gpu)],
+            [perGpu(bandwidth('scope="node"'))],
           ),
           p.timeseries(
             'Lateness by GPU',
             'Share of the time by which the ranks of a GPU call behind the first one of the node.',
             'percentunit',
-            [p.target(short('max by (%s) (%s)' % [byGpu, rate(s('nccl_operation_lateness_seconds_total'))]), gpu)],
+            [perGpu('max by (%s) (%s)' % [byGpu, rate(s('nccl_operation_lateness_seconds_total'))])],
           ),
           p.timeseries(
             'Calls by GPU',
             'Every call is counted.',
             'ops',
-            [p.target(short('sum by (%s) (%s)' % [byGpu, rate(s('nccl_operations_total', 'mode!="captured"'))]), gpu)],
+            [perGpu('sum by (%s) (%s)' % [byGpu, rate(s('nccl_operations_total', 'mode!="captured"'))])],
           ),
           p.table(
             'Jobs here',

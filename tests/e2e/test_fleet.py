@@ -83,14 +83,14 @@ EMPTY = {
 
 def outer_pids(job):
     """The pids of its ranks here: they are in a PID namespace of their own."""
-    found = {}
+    found, namespace = {}, os.readlink(f"/proc/{job.process.pid}/ns/pid_for_children")
     for path in Path("/proc").glob("[0-9]*/status"):
         try:
             pids = re.search(r"^NSpid:\t(\d+)\t(\d+)$", path.read_text(), re.M)
-            inner = os.readlink(path.with_name("ns") / "pid")
+            is_inside = os.readlink(path.with_name("ns") / "pid") == namespace
         except OSError:
             continue
-        if pids and inner == os.readlink(f"/proc/{job.process.pid}/ns/pid_for_children"):
+        if pids and is_inside:
             found[int(pids[2])] = int(pids[1])
     return [found[pid] for pid in job.pids]
 

@@ -2,10 +2,8 @@
 """nccl-tests' programs as a job: where they are, one run of them, what it measured."""
 import os
 import re
-import resource
 import subprocess
 import threading
-from collections import defaultdict
 from pathlib import Path
 
 import nbt
@@ -32,18 +30,13 @@ def inspector():
 
 
 class Run:
-    """
-    One run: .rows is {bytes: (µs, algbw, busbw, µs in place)} of its last cycle, .cycles {bytes:
-    [µs, out of place and in place]} of all of them in turn, .cpu its CPU seconds.
-    """
+    """One run: .rows is {bytes: (µs, algbw, busbw, µs in place)} of its last cycle."""
 
-    def __init__(self, name, *args, environment=(), seconds=120, cpus=None, to_the_end=True):
-        """cpus: the processors that it may run on. Not to the end: it is killed when it has told
-        all, for Inspector waits for its thread that sleeps up to its dump interval."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    def __init__(self, name, *args, environment=(), seconds=120, to_the_end=True):
+        """Not to the end: it is killed when it has told all, for Inspector waits for its thread that
+        sleeps up to its dump interval."""
         process = subprocess.Popen(
             ["stdbuf", "-oL", program(name), *map(str, args)], text=True, stdin=subprocess.DEVNULL,
-            preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=dict(os.environ, **dict(environment)))
         guard = threading.Timer(seconds, process.kill)
@@ -57,10 +50,6 @@ class Run:
         status = process.wait()
         guard.cancel()
         assert told and (not status or not to_the_end), (status, self.output)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        self.rows, self.cycles = {}, defaultdict(list)
-        for size, _, *numbers in ROW.findall(self.output):
-            self.rows[int(size)] = row = tuple(map(float, numbers))
-            self.cycles[int(size)] += [row[0], row[3]]
+        self.rows = {int(size): tuple(map(float, numbers))
+                     for size, _, *numbers in ROW.findall(self.output)}
         assert self.rows, self.output

@@ -21,7 +21,7 @@ def test_handed_over_while_it_calls():
     gpu.need_gpus(2)
     if not PLUGIN.exists():
         nbt.skip("the plugin is not built")
-    job = gpu.TorchJob(2, 2000, "eager", {"NCCL_PROFILER_PLUGIN": str(PLUGIN)}.items())
+    job = gpu.TorchJob(2, 2000, "eager", {"NCCL_PROFILER_PLUGIN": str(PLUGIN)})
     pids = [int(pid) for pid in {c["pid"] for c in job.communicators()}]
     path = library(pids[0])
     agent = nbt.Agent("--handover-after", 1)

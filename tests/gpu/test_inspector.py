@@ -47,11 +47,8 @@ class Job:
     def kill(self):
         """At once: Inspector waits at the end for its thread that sleeps up to its dump interval."""
         self.process.kill()
-        for pid in self.ranks():
-            os.kill(pid, signal.SIGKILL)
-
-    def ranks(self):
-        return [int(path.read_text()) for path in self.directory.glob("ready.*")]
+        for path in self.directory.glob("ready.*"):
+            os.kill(int(path.read_text()), signal.SIGKILL)
 
 
 def read(directory):
