@@ -101,8 +101,8 @@ static inline uint64_t abi__type(const struct abi_version *v, const void *descri
 }
 
 /*
- * NCCL's names are string literals of its own: the same address is the same name, as long as the
- * communicator that it came with lives.
+ * NCCL's names are string literals of its own: the same address is the same name, until another
+ * NCCL may have been loaded, which must make a communicator before it tells of anything.
  */
 struct abi_name {
 	const char *name;
@@ -110,14 +110,14 @@ struct abi_name {
 };
 
 struct abi_names {
-	uint64_t owner;
+	uint64_t n_inits; /* communicators of the process that had been made then */
 	struct abi_name api_function, api_datatype, function, datatype, algorithm, protocol;
 };
 
-static inline void abi_names__of(struct abi_names *names, uint64_t owner)
+static inline void abi_names__renew(struct abi_names *names, uint64_t n_inits)
 {
-	if (names->owner != owner)
-		*names = (struct abi_names){.owner = owner};
+	if (names->n_inits != n_inits)
+		*names = (struct abi_names){.n_inits = n_inits};
 }
 
 /* Of an event of type Coll or P2p, CollApi or P2pApi, CeColl. */

@@ -141,7 +141,8 @@ static void *event__note(struct caller *caller, struct comm *comm, void *context
 	struct abi_event e = {0};
 	uint64_t stream;
 
-	abi_names__of(&caller->names, comm->id);
+	abi_names__renew(&caller->names,
+			 atomic_load_explicit(&process.n_inits, memory_order_relaxed));
 	switch (type) {
 	case ABI_GROUP_API:
 		group_api__start(caller, comm, descriptor);

@@ -32,7 +32,7 @@ union descriptor {
 
 struct job {
 	const struct table *table;
-	void *context;
+	void *context, *contexts[2];
 	union descriptor group_api, coll_api, launch, group, coll;
 };
 
@@ -78,6 +78,7 @@ static void event_and_stop(struct job *job, union descriptor *d)
 
 enum part {
 	ALL,
+	ALL_OF_TWO, /* communicators, as where one thread drives two GPUs */
 	API,
 	LAUNCH,
 	OPERATION,
@@ -106,8 +107,11 @@ static double burst(struct job *job, enum part part)
 {
 	uint64_t from = now_ns();
 
-	for (int i = 0; i < BURST; i++)
-		collective(job, part);
+	for (int i = 0; i < BURST; i++) {
+		if (part == ALL_OF_TWO)
+			job->context = job->contexts[i % 2];
+		collective(job, part == ALL_OF_TWO ? ALL : part);
+	}
 	from = now_ns() - from;
 	usleep(12000); /* its thread empties the ring */
 	return (double)from / BURST;
@@ -145,7 +149,9 @@ static void plugin__wake(struct job *job, const char *path, int *mask)
 	job->table = dlsym(library, "ncclProfiler_v5");
 	semaphore = dlsym(library, "nccl_bpftrace_batch_semaphore");
 	control = dlsym(library, "nccl_bpftrace_control");
-	job->table->init(&job->context, 7, mask, "bench", 1, 8, 0, NULL);
+	job->table->init(&job->contexts[1], 8, mask, "other", 1, 8, 0, NULL);
+	job->table->init(&job->contexts[0], 7, mask, "bench", 1, 8, 0, NULL);
+	job->context = job->contexts[0];
 	__atomic_store_n(semaphore, 1, __ATOMIC_RELAXED);
 	for (int i = 0; i < 1000 && !__atomic_load_n(mask, __ATOMIC_RELAXED); i++)
 		usleep(2000);
@@ -162,7 +168,7 @@ static void plugin__wake(struct job *job, const char *path, int *mask)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = {"all", "api", "launch", "operation"};
+	static const char *const names[] = {"all", "all_of_two", "api", "launch", "operation"};
 	struct job job = {0}, nothing = {.table = &empty};
 	uint64_t lost;
 	void *stream;
@@ -190,6 +196,7 @@ int main(int argc, char **argv)
 	}
 	lost = __atomic_load_n(&control->lost[NBP_LOSS_RING_FULL], __ATOMIC_RELAXED);
 	printf("lost %llu\n", (unsigned long long)lost);
-	job.table->finalize(job.context);
+	for (int i = 0; i < 2; i++)
+		job.table->finalize(job.contexts[i]);
 	return 0;
 }
