@@ -233,7 +233,7 @@ const struct option_row option_rows[] = {
 	 "probe files on FUSE mounts too: one that hangs can then stop every fork here", parse_flag,
 	 .offset = FIELD(fuse)},
 	{"gpu-timing-budget", 0, "PCT", TRACING,
-	 "percent of wall time that timing launches may cost a GPU; 0: none, 100: time every one (1)",
+	 "percent of wall time that timing launches may cost a process; 0: none, 100: every one (1)",
 	 parse_percent, 0, 1000000, FIELD(gpu_budget_ppm)},
 	{"handover-after", 0, "SEC", LASTING,
 	 "a process whose plugin told of all its collectives so long loses the probes on them; 0: never (10)",

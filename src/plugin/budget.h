@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What GPU timing may cost the job: a share of wall time, a token bucket in one word. A
+ * What GPU timing may cost a process: a share of wall time, a token bucket in one word for each of
+ * its GPUs, among which the share is divided: one thread may drive them all. A
  * communicator that was not timed for a while may take in advance: else one that launches every 10
  * us would take each token as it comes, and a rare one, which may be the one that hangs, would get
  * none. One that has launched nothing for a while may take as much in advance as one launch can be
@@ -13,7 +14,7 @@
 
 #include "plugin.h"
 
-#define BURST_NS	(2 * NS_PER_MS)	     /* budget that may be saved up, in wall time */
+#define BURST_NS	(4 * NS_PER_MS)	     /* budget that may be saved up, in wall time */
 #define ADVANCE_NS	(10 * NS_PER_MS)     /* and that may be taken in advance */
 #define RARE_NS		(10 * NS_PER_MS)     /* not timed for so long: may take in advance */
 #define PAUSE_NS	(100 * NS_PER_MS)    /* nothing launched for so long: */
@@ -30,6 +31,21 @@ static inline uint64_t claim__advance_ns(const struct claim *claim, uint64_t now
 	if (claim->paused)
 		return INTERVAL_MAX_NS;
 	return now - claim->timed_ns >= RARE_NS ? ADVANCE_NS : 0;
+}
+
+extern _Atomic uint32_t n_gpus; /* contexts that launches were seen in */
+
+#define UNLIMITED_PPM 1000000
+
+/* 0: nothing; UNLIMITED_PPM: everything. */
+static inline uint32_t budget__ppm(void)
+{
+	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
+	uint32_t n = atomic_load_explicit(&n_gpus, memory_order_relaxed);
+
+	if (ppm >= UNLIMITED_PPM)
+		return UNLIMITED_PPM;
+	return n > 1 && ppm ? (ppm + n - 1) / n : ppm;
 }
 
 struct budget {
@@ -58,22 +74,22 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
-	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
+	uint32_t ppm = budget__ppm();
 
-	if (!ppm || ppm >= 1000000) /* whatever was charged before */
+	if (!ppm || ppm == UNLIMITED_PPM) /* whatever was charged before */
 		return ppm;
 	return next <= now || next - now <= claim__advance_ns(claim, now);
 }
 
 static inline bool budget__take(struct budget *budget, uint64_t now, const struct claim *claim)
 {
-	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
+	uint32_t ppm = budget__ppm();
 	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed), from = next;
 
 	if (!ppm || !budget__has(budget, now, claim))
 		return false;
-	if (ppm >= 1000000)
+	if (ppm == UNLIMITED_PPM)
 		return true;
 	if (next < now && now - next > BURST_NS)
 		from = now - BURST_NS;
@@ -85,10 +101,10 @@ static inline bool budget__take(struct budget *budget, uint64_t now, const struc
 /* What it has really cost, where that is more than was taken for granted. */
 static inline void budget__charge(struct budget *budget, uint64_t spent_ns)
 {
-	uint32_t ppm = __atomic_load_n(&nccl_bpftrace_control.budget_ppm, __ATOMIC_RELAXED);
+	uint32_t ppm = budget__ppm();
 	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
 
-	if (ppm && ppm < 1000000 && spent_ns > cost)
+	if (ppm && ppm != UNLIMITED_PPM && spent_ns > cost)
 		atomic_fetch_add(&budget->next_ns, budget__interval_ns(spent_ns - cost, ppm));
 }
 

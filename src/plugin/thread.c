@@ -29,7 +29,8 @@ struct nbp_control nccl_bpftrace_control PLUGIN_VISIBLE = {
 	.size = sizeof(struct nbp_control),
 	.version = 1,
 	.budget_ppm = NBP_DEFAULT_BUDGET_PPM,
-	.launch_cost_ns = 5000,
+	/* 5 us of the thread's time, 3 us between two kernels, and other ranks wait for both */
+	.launch_cost_ns = 10000,
 };
 
 enum thread_state {

@@ -9,14 +9,17 @@
 #include "timing.h"
 
 struct gpu gpus[N_GPUS];
+_Atomic uint32_t n_gpus;
 
 static struct gpu *gpu__find(CUcontext context)
 {
 	for (int i = 0; i < N_GPUS; i++) {
 		CUcontext here = atomic_load_explicit(&gpus[i].context, memory_order_acquire);
 
-		if (!here && atomic_compare_exchange_strong(&gpus[i].context, &here, context))
+		if (!here && atomic_compare_exchange_strong(&gpus[i].context, &here, context)) {
+			atomic_fetch_add(&n_gpus, 1);
 			here = context;
+		}
 		if (here == context)
 			return &gpus[i];
 	}

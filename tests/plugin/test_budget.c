@@ -3,11 +3,13 @@
 #include "../../src/plugin/budget.h"
 #include "unit.h"
 
-#define COST_NS	  5000
+#define COST_NS	  10000
 #define SECOND_NS 1000000000ULL
 #define N_COMMS	  16
 
 struct nbp_control nccl_bpftrace_control = {.budget_ppm = 10000, .launch_cost_ns = COST_NS};
+
+_Atomic uint32_t n_gpus = 1;
 
 static struct budget budget;
 
@@ -62,9 +64,9 @@ TEST(what_share_is_timed)
 		uint64_t every_ns;
 		double least, most; /* percent of launches */
 	} cases[] = {
-		{10000, 1.9, 2.1},
-		{100000, 18, 21},
-		{1000000, 99.9, 100},
+		{10000, 0.95, 1.05},
+		{100000, 9, 10.5},
+		{2000000, 99.9, 100},
 		{20000000, 99.9, 100},
 	};
 
@@ -80,7 +82,7 @@ TEST(what_share_is_timed)
 		       (int)(cases[i].every_ns / 1000), share, o.cost_percent, o.longest_ns / 1e6);
 		CHECK(share >= cases[i].least && share <= cases[i].most);
 		CHECK(o.cost_percent <= 1.001);
-		CHECK(o.longest_ns <= cases[i].every_ns + 1000000);
+		CHECK(o.longest_ns <= cases[i].every_ns + 2000000);
 	}
 }
 
@@ -92,8 +94,8 @@ TEST(a_burst_costs_no_more_than_was_saved)
 
 		fresh();
 		o = launch_for(SECOND_NS, 10000, length);
-		/* what was saved and what is taken in advance are 12 ms of budget at most */
-		CHECK(o.n_timed * COST_NS <= (length + 13000000) / 100);
+		/* what was saved and what is taken in advance are 14 ms of budget at most */
+		CHECK(o.n_timed * COST_NS <= (length + 15500000) / 100);
 	}
 }
 
@@ -139,7 +141,8 @@ TEST(a_thousand_rare_ones_keep_it)
 		last[c] = now;
 		all++;
 	}
-	CHECK(all * COST_NS <= (until - from) / 100 + 130000);
+	CHECK(all * COST_NS <=
+	      (until - from) / 100 * 1.02 + 160000); /* the jitter does not even out */
 }
 
 /* A step: 200 launches 20 us apart, then 16 ms of nothing. Its first launch is always timed. */
@@ -192,6 +195,30 @@ TEST(off_and_without_bound)
 	CHECK(!take(4 * SECOND_NS, 0));
 	CHECK(take(17 * SECOND_NS, 0));
 	nccl_bpftrace_control.budget_ppm = 10000;
+}
+
+/* One thread may launch on all of them. */
+TEST(gpus_of_a_process_share_it)
+{
+	struct outcome one, eight;
+
+	fresh();
+	one = launch_for(SECOND_NS, 10000, 10 * SECOND_NS);
+	n_gpus = 8;
+	fresh();
+	eight = launch_for(SECOND_NS, 10000, 10 * SECOND_NS);
+	printf("     of one: %.3f %% of wall time, of each of eight %.4f %%\n", one.cost_percent,
+	       eight.cost_percent);
+	CHECK(eight.n_timed * 8 >= one.n_timed * 95 / 100);
+	CHECK(eight.cost_percent * 8 <= 1.05);
+	nccl_bpftrace_control.budget_ppm = 1; /* a share of it is not nothing */
+	fresh();
+	CHECK(take(SECOND_NS, 0));
+	nccl_bpftrace_control.budget_ppm = 1000000;
+	for (int i = 0; i < 100; i++)
+		CHECK(take(SECOND_NS, SECOND_NS));
+	nccl_bpftrace_control.budget_ppm = 10000;
+	n_gpus = 1;
 }
 
 TEST(what_is_dearer_is_charged)
