@@ -30,7 +30,8 @@ def inspector():
 
 
 class Run:
-    """One run: .rows is {bytes: (µs, algbw, busbw, µs in place)} of its last cycle."""
+    """One run: .rows is {bytes: (µs, algbw, busbw, µs in place)} of its last cycle, .cycles
+    {bytes: [such]} of all."""
 
     def __init__(self, name, *args, environment=(), seconds=120, to_the_end=True):
         """Not to the end: it is killed when it has told all, for Inspector waits for its thread that
@@ -50,6 +51,8 @@ class Run:
         status = process.wait()
         guard.cancel()
         assert told and (not status or not to_the_end), (status, self.output)
-        self.rows = {int(size): tuple(map(float, numbers))
-                     for size, _, *numbers in ROW.findall(self.output)}
+        self.cycles = {}
+        for size, _, *numbers in ROW.findall(self.output):
+            self.cycles.setdefault(int(size), []).append(tuple(map(float, numbers)))
+        self.rows = {size: cycles[-1] for size, cycles in self.cycles.items()}
         assert self.rows, self.output
