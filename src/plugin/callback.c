@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What NCCL calls. Of all event types few get a handle: Group, because NCCL <= 2.27 starts no
- * operation without; KernelLaunch and CeColl, whose stop is needed; with NCCL's own GPU timer
- * operations and their channels. A CollApi handle above all is never given: NCCL 2.28 to 2.30 goes
+ * What NCCL calls. Of all event types few get a handle, as each is stopped by one more call: Group,
+ * because NCCL <= 2.27 starts no operation without; KernelLaunch and CeColl where they are timed;
+ * with NCCL's own GPU timer operations, their channels and, as NCCL numbers what is captured by it,
+ * Group. A CollApi handle above all is never given: NCCL 2.28 to 2.30 goes
  * on stopping it for as long as the thread lives.
  */
 #include "caller.h"
@@ -122,13 +123,9 @@ static void *operation__start(struct caller *caller, struct comm *comm, void *co
 static void *copies__start(struct caller *caller, struct comm *comm, void *context,
 			   const struct abi_event *e)
 {
-	void *handle = launch__start(caller, comm, context, e->stream);
+	const struct note operation = operation__note(caller, comm, e);
 
-	caller->launch.copies = true;
-	caller->launch.operation = operation__note(caller, comm, e);
-	caller->launch.operation.launch = caller->launch.number;
-	caller->launch.operation.time_ns = caller->launch.time_ns;
-	return handle;
+	return launch__start(caller, comm, context, e->stream, &operation);
 }
 
 /* ---- events ---- */
@@ -154,10 +151,10 @@ static void *event__note(struct caller *caller, struct comm *comm, void *context
 		return NULL;
 	case ABI_KERNEL_LAUNCH:
 		memcpy(&stream, (const char *)descriptor + v->launch_stream, sizeof(stream));
-		return launch__start(caller, comm, context, stream);
+		return launch__start(caller, comm, context, stream, NULL);
 	case ABI_GROUP:
 		group__start(caller, context);
-		return token__new(caller, TOKEN_GROUP);
+		return v->version < 5 || timer__is_on() ? token__new(caller, TOKEN_GROUP) : NULL;
 	case ABI_COLL:
 	case ABI_P2P:
 		abi__task(v, type, descriptor, &caller->names, &e);

@@ -46,8 +46,12 @@ static inline void *token__new(struct caller *caller, enum token_kind kind)
 
 /* ---- launch.c ---- */
 
-/* A kernel launch, or a collective by copy engines, begins. A handle for NCCL. */
-void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream);
+/*
+ * A kernel launch begins, or a collective by copy engines with its operation. A handle for NCCL, or
+ * NULL where its end is of no interest.
+ */
+void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
+		    const struct note *copies);
 void launch__stop(struct caller *caller);
 
 #endif

@@ -22,25 +22,6 @@ static uint8_t launch__capture(const struct caller *caller)
 	return caller->api.captured ? NBP_CAPTURED_YES : NBP_CAPTURED_NO;
 }
 
-void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream)
-{
-	bool captured = caller->api.called && caller->api.captured;
-
-	if (caller->launch.handle) { /* never stopped */
-		comm__lost(comm, NBP_LOSS_BAD_CALLBACK);
-		launch__drop(caller);
-	}
-	caller->launch.stream = stream;
-	caller->launch.context = context;
-	caller->launch.copies = false;
-	caller->launch.number =
-		atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
-	caller->launch.time_ns = now_ns();
-	timing__begin(comm, stream, captured, caller->launch.time_ns, &caller->launch.timing);
-	caller->launch.capture = launch__capture(caller);
-	return token__new(caller, TOKEN_LAUNCH);
-}
-
 static void launch__tell(struct caller *caller, struct comm *comm)
 {
 	const struct launch_timing *timing = &caller->launch.timing;
@@ -57,8 +38,40 @@ static void launch__tell(struct caller *caller, struct comm *comm)
 
 	if (!comm__note(comm, &note) && timing->timing == NBP_TIMED)
 		timing__give_back(timing->pair);
-	if (caller->launch.copies)
+	if (caller->launch.copies) {
+		caller->launch.operation.launch = caller->launch.number;
+		caller->launch.operation.time_ns = caller->launch.time_ns;
 		comm__note(comm, &caller->launch.operation);
+		return;
+	}
+	caller->launched.context = caller->launch.context;
+	caller->launched.number = caller->launch.number;
+}
+
+/* Only the end of what is timed need be told of. */
+void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
+		    const struct note *copies)
+{
+	bool captured = caller->api.called && caller->api.captured;
+
+	if (caller->launch.handle) { /* never stopped */
+		comm__lost(comm, NBP_LOSS_BAD_CALLBACK);
+		launch__drop(caller);
+	}
+	caller->launch.stream = stream;
+	caller->launch.context = context;
+	caller->launch.copies = copies;
+	if (copies)
+		caller->launch.operation = *copies;
+	caller->launch.number =
+		atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
+	caller->launch.time_ns = now_ns();
+	timing__begin(comm, stream, captured, caller->launch.time_ns, &caller->launch.timing);
+	caller->launch.capture = launch__capture(caller);
+	if (caller->launch.timing.timing == NBP_TIMED)
+		return token__new(caller, TOKEN_LAUNCH);
+	launch__tell(caller, comm);
+	return NULL;
 }
 
 void launch__stop(struct caller *caller)
@@ -70,12 +83,7 @@ void launch__stop(struct caller *caller)
 		launch__drop(caller);
 		return;
 	}
-	if (caller->launch.timing.timing == NBP_TIMED)
-		timing__end(comm, caller->launch.stream, &caller->launch.timing);
+	timing__end(comm, caller->launch.stream, &caller->launch.timing);
 	launch__tell(caller, comm);
-	if (!caller->launch.copies) {
-		caller->launched.context = caller->launch.context;
-		caller->launched.number = caller->launch.number;
-	}
 	caller->launch.handle = NULL;
 }

@@ -280,7 +280,7 @@ def bench_exec():
 def bench_callbacks():
     """By NCCL's callbacks for one collective; asleep NCCL makes none."""
     found = run("bench_callbacks", BENCH / "libplugin.so")
-    what = {"all": "plugin awake, a collective's 7 callbacks, untimed",
+    what = {"all": "plugin awake, a collective's callbacks, untimed",
             "all_of_two": "  two communicators in turn", "api": "  GroupApi, CollApi",
             "launch": "  KernelLaunch start and stop", "operation": "  Group start and stop, Coll"}
     for name, text in what.items():

@@ -180,13 +180,14 @@ TEST(reads_every_version_s_structs)
 
 		put_type(&d, v, 1);
 		group = start(v, context, d);
-		CHECK(group != NULL); /* NCCL <= 2.27 starts no operation without */
+		CHECK(!group == (v >= 5)); /* NCCL <= 2.27 starts no operation without */
 		CHECK(!start(v, context, coll_of(v, hash)));
 		CHECK(wait_records(NBP_KIND_OPERATION, hash, 1, &r) == 1);
 		check_coll(v, &r);
 		forget_records();
 		CHECK(!start(v, context, p2p_of(v, hash)));
-		CHECK_INT(tables[v]->stop(group), 0);
+		if (group)
+			CHECK_INT(tables[v]->stop(group), 0);
 		CHECK(wait_records(NBP_KIND_OPERATION, hash, 1, &r) == 1);
 		check_p2p(v, &r);
 		tables[v]->finalize(context);
@@ -474,8 +475,11 @@ TEST(oddities_are_counted_and_harmless)
 
 		put_type(&d, v, 1);
 		group = start(v, context, d);
+		if (group)
+			CHECK_INT(t->stop(group), 0);
+		else
+			group = (void *)0x987654320; /* as bad as one that was stopped */
 		CHECK_INT(t->stop(group), 0);
-		CHECK_INT(t->stop(group), 0); /* twice */
 		CHECK_INT(t->record(group, 22, NULL), 0);
 		CHECK_INT(t->record(group, 9999, &d), 0);
 		CHECK_INT(t->stop(NULL), 0);
