@@ -180,9 +180,10 @@ void verdicts__leave(struct verdicts *verdicts, const struct verdict_member *mem
 	verdict_comm__recount(comm);
 }
 
-static void member__lose(struct member *member)
+static void member__lose(struct member *member, uint64_t now_ns)
 {
 	member->is_gap = true;
+	member->lost_ns = later(member->lost_ns, now_ns); /* some of them may yet be told of */
 	member->peers_unsure = true;
 	/* the order of calls not yet looked at may have holes */
 	member->n_linked = member->n_logged;
@@ -196,7 +197,7 @@ void verdicts__lost(struct verdicts *verdicts, uint32_t tgid, uint64_t now_ns)
 
 			if (m->has_left || (tgid && comm->ranks[i].member.tgid != tgid))
 				continue;
-			member__lose(m);
+			member__lose(m, now_ns);
 			comm->lost_ns = comm->loss_ns = now_ns;
 			comm->unsure = ~0U;
 		}

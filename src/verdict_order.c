@@ -67,6 +67,12 @@ static bool step__is(const struct step *step, enum nccl_operation operation, uin
 	return step->operation == operation && step->sequence == sequence;
 }
 
+/* Does the member's next call in the log follow directly? */
+static bool member__goes_on(struct member *m, uint64_t n)
+{
+	return member__step(m, n)->time_ns > m->lost_ns && !member__step(m, n + 1)->is_first;
+}
+
 /* What the member called after that; NULL: not known. */
 static const struct step *member__after(struct member *m, const struct step *before)
 {
@@ -75,10 +81,8 @@ static const struct step *member__after(struct member *m, const struct step *bef
 	if (!before)
 		return !n && m->n_logged && !m->log[0].is_first ? &m->log[0] : NULL;
 	for (; n + 1 < m->n_logged; n++) {
-		const struct step *next = member__step(m, n + 1);
-
 		if (step__is(member__step(m, n), before->operation, before->sequence))
-			return next->is_first ? NULL : next;
+			return member__goes_on(m, n) ? member__step(m, n + 1) : NULL;
 	}
 	return NULL;
 }
@@ -203,8 +207,10 @@ static void verdict_comm__link_next(struct verdict_comm *comm, struct member *m)
 	uint64_t n = m->n_linked++, oldest = m->n_logged > LOG_CALLS ? m->n_logged - LOG_CALLS : 0;
 	const struct step *step = member__step(m, n);
 
-	if (!step->is_first && (!n || n > oldest))
-		verdict_comm__link_step(comm, m, n ? member__step(m, n - 1) : NULL, step);
+	if (n > oldest && member__goes_on(m, n - 1))
+		verdict_comm__link_step(comm, m, member__step(m, n - 1), step);
+	else if (!n && !step->is_first)
+		verdict_comm__link_step(comm, m, NULL, step);
 }
 
 static void verdict_comm__link_member(struct verdict_comm *comm, struct member *m, uint64_t now_ns)
@@ -235,13 +241,25 @@ static bool verdict_rank__stands_at(const struct verdict_rank *rank,
 	       rank->last_sequence == other->last_sequence;
 }
 
+/* The last call told of is its last one: after a loss it need not be. */
+static bool verdict_comm__knows_last(const struct verdict_comm *comm, uint32_t i)
+{
+	const struct verdict_rank *rank = &comm->ranks[i];
+
+	if (rank->last_operation >= N_COLLECTIVES)
+		return false;
+	if (rank->last_sequence == VERDICT_NO_SEQUENCE)
+		return rank->last_ns > comm->loss_ns;
+	return rank->last_sequence == comm->members[i].reached[rank->last_operation];
+}
+
 void verdict_comm__note_crossing(struct verdict_comm *comm, uint32_t a, uint32_t b, uint64_t now_ns)
 {
 	const struct verdict_rank *one = &comm->ranks[a], *other = &comm->ranks[b];
 	struct disagreement *d = &comm->mismatch;
 
-	if (d->is_there || one->last_operation >= N_COLLECTIVES ||
-	    other->last_operation >= N_COLLECTIVES)
+	if (d->is_there || comm->lost_ns || !verdict_comm__knows_last(comm, a) ||
+	    !verdict_comm__knows_last(comm, b) || verdict_rank__stands_at(one, other))
 		return;
 	*d = (struct disagreement){
 		.is_there = true,

@@ -163,6 +163,7 @@ struct member {
 	uint64_t n_logged, n_linked; /* calls; of them, those whose order was looked at */
 	bool is_disordered;	     /* its calls were once told of out of order */
 	bool is_gap;		     /* the next call's predecessor is not known */
+	uint64_t lost_ns;	     /* what follows a call of up to then is not known */
 	bool peers_unsure;	     /* Sends or Recvs may have been lost */
 	struct lateness lateness;
 	struct {

@@ -132,6 +132,16 @@ static void why__not_started(const struct verdict *v, struct text *text, uint64_
 	text__add(text, ".");
 }
 
+/* What they called it with is known of all of them, so they agree. */
+static bool verdict_comm__saw_all(const struct verdict_comm *comm, const struct verdict *v)
+{
+	const struct entry *entry = v->operation < N_COLLECTIVES
+					    ? verdict_comm__entry(comm, v->operation, v->sequence)
+					    : NULL;
+
+	return entry && entry->n_came >= comm->n_living;
+}
+
 static void why__not_done(const struct verdict_comm *comm, const struct verdict *v,
 			  struct text *text, uint64_t age_ns)
 {
@@ -147,7 +157,10 @@ static void why__not_done(const struct verdict_comm *comm, const struct verdict 
 	text__add_age(text, age_ns);
 	text__add(text, v->culprits.n		 ? "."
 			: comm->finding.in_queue ? "; whether they have begun is not known."
-						 : ": look at link and network.");
+			: verdict_comm__saw_all(comm, v)
+				? ": look at link and network."
+				: ": look at link and network, and whether they call it alike, as "
+				  "not all of their calls were seen.");
 }
 
 static void why__elsewhere(const struct verdict_comm *comm, const struct verdict *v,

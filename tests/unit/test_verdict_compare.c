@@ -217,16 +217,21 @@ static void two_calls(struct bench *b, int swapped)
 	}
 }
 
+static void agree(struct bench *b)
+{
+	for (int i = 0; i < 20; i++) {
+		two_calls(b, -1);
+		bench_pass(b, 100 * MS);
+	}
+}
+
 TEST(another_order)
 {
 	const struct verdict *v;
 	struct bench b;
 
 	bench_init(&b, 4, true, LONG);
-	for (int i = 0; i < 20; i++) {
-		two_calls(&b, -1);
-		bench_pass(&b, 100 * MS);
-	}
+	agree(&b);
 	two_calls(&b, 3);
 	bench_pass(&b, 1500 * MS);
 	CHECK_STATE(&b, "mismatch");
@@ -309,10 +314,7 @@ TEST(order_is_not_judged_across_a_gap)
 	struct bench b;
 
 	bench_init(&b, 2, true, LONG);
-	for (int i = 0; i < 20; i++) {
-		two_calls(&b, -1);
-		bench_pass(&b, 100 * MS);
-	}
+	agree(&b);
 	/* rank 1: AllReduce is lost, and told of nowhere */
 	call_one(&b, 0, NCCL_OP_AllReduce);
 	call_one(&b, 0, NCCL_OP_AllGather);
@@ -322,10 +324,7 @@ TEST(order_is_not_judged_across_a_gap)
 	bench_pass(&b, 2 * SEC);
 	CHECK(verdict_of(&b)->state != VERDICT_MISMATCH);
 	/* rank 0 captures its AllReduce: it is not numbered */
-	for (int i = 0; i < 20; i++) {
-		two_calls(&b, -1);
-		bench_pass(&b, 100 * MS);
-	}
+	agree(&b);
 	CHECK_STATE(&b, "healthy");
 	call = bench_call(&b, 0, NCCL_OP_AllReduce);
 	call.captured = true;
@@ -335,6 +334,53 @@ TEST(order_is_not_judged_across_a_gap)
 	call_one(&b, 0, NCCL_OP_AllGather);
 	call_one(&b, 1, NCCL_OP_AllReduce);
 	bench_pass(&b, 2 * SEC);
+	CHECK(verdict_of(&b)->state != VERDICT_MISMATCH);
+	bench_free(&b);
+}
+
+/* A loss is told of before calls that were made before it. */
+TEST(order_is_not_judged_across_a_loss_told_of_early)
+{
+	static const enum nccl_operation step[] = {NCCL_OP_AllReduce, NCCL_OP_AllGather,
+						   NCCL_OP_Broadcast, NCCL_OP_AllReduce};
+	struct verdict_call calls[4];
+	struct bench b;
+
+	bench_init(&b, 2, true, LONG);
+	for (int i = 0; i < 20; i++) {
+		for (int k = 0; k < 3; k++)
+			call_all_but(&b, -1, step[k]);
+		bench_pass(&b, 100 * MS);
+	}
+	for (int k = 0; k < 4; k++) {
+		b.now_ns += MS;
+		call_one(&b, 0, step[k]);
+		calls[k] = bench_call(&b, 1, step[k]);
+		if (k == 2)
+			verdicts__lost(b.verdicts, 101, b.now_ns + MS / 2);
+	}
+	bench_send(&b, &calls[3]);
+	bench_send(&b, &calls[0]); /* and not AllGather */
+	bench_send(&b, &calls[2]);
+	bench_pass(&b, 2 * SEC);
+	CHECK(verdict_of(&b)->state != VERDICT_MISMATCH);
+	bench_free(&b);
+}
+
+/* What ranks have called last is known by its number alone. */
+TEST(ranks_do_not_cross_by_calls_of_long_ago)
+{
+	struct bench b;
+
+	bench_init(&b, 2, true, LONG);
+	agree(&b);
+	for (int rank = 0; rank < 2; rank++) {
+		const struct verdict_member member = bench_member(&b, rank);
+
+		verdicts__reached(b.verdicts, &member, NCCL_OP_AllReduce, 20 + rank, b.now_ns);
+		verdicts__reached(b.verdicts, &member, NCCL_OP_AllGather, 21 - rank, b.now_ns);
+	}
+	bench_pass(&b, 6 * SEC);
 	CHECK(verdict_of(&b)->state != VERDICT_MISMATCH);
 	bench_free(&b);
 }

@@ -515,6 +515,13 @@ static bool verdict_is_chained(const struct verdict *v)
 	return v->n_evidence && strstr(v->evidence[0], "waits in communicator");
 }
 
+/* What they called was lost, but that they all have is known. */
+static bool verdict_may_be_mismatch(const struct verdict *v)
+{
+	return v->cause == VERDICT_GPU_NOT_DONE &&
+	       strstr(v->why, "not all of their calls were seen");
+}
+
 /* Other communicators of the job feel the fault too. */
 static bool scenario_is_consequence(const struct scenario *s, const struct verdict *v, int g,
 				    uint64_t now_ns)
@@ -551,9 +558,11 @@ static bool scenario_is_consequence(const struct scenario *s, const struct verdi
 		       (v->state == VERDICT_WAITING && job->extra_ns > SEC);
 	default:
 		/* until all have come, it may be a matter of one against one */
-		return v->state == VERDICT_MISMATCH &&
-		       (scenario_names_culprit(s, v, g) ||
-			(v->culprits.n == 2 && now_ns < s->wanted_ns + 5 * SEC));
+		return (v->state == VERDICT_MISMATCH &&
+			(scenario_names_culprit(s, v, g) ||
+			 (v->culprits.n == 2 &&
+			  (now_ns < s->wanted_ns + 5 * SEC || s->has_loss)))) ||
+		       (s->has_loss && verdict_may_be_mismatch(v));
 	}
 }
 
@@ -576,7 +585,9 @@ static void scenario_check(struct scenario *s, uint64_t now_ns)
 			continue;
 		s->was_idle |= v->state == VERDICT_IDLE;
 		if (g == s->group && s->wanted_ns && now_ns > s->wanted_ns) {
-			s->was_degraded |= v->state == VERDICT_DEGRADED_SIGHT;
+			s->was_degraded |= v->state == VERDICT_DEGRADED_SIGHT ||
+					   (v->state == VERDICT_MISMATCH && v->culprits.n == 2) ||
+					   verdict_may_be_mismatch(v);
 			s->was_unknown |= v->state == VERDICT_UNKNOWN;
 		}
 		if (s->expects && is_struck && scenario_is_expected(s, v, g)) {
