@@ -78,6 +78,49 @@ static void abort_by(int32_t rank)
 	verdicts__leave(verdicts, &m, VERDICT_END_ABORTED, now);
 }
 
+/* Its oldest launch in flight runs: AllReduce of that number. */
+static void fly(int32_t rank, uint64_t sequence, uint64_t launch_ns)
+{
+	const struct verdict_member m = member(rank);
+	const struct verdict_gpu gpu = {
+		.n_in_flight = 1,
+		.operation = NCCL_OP_AllReduce,
+		.sequence = sequence,
+		.launch_ns = launch_ns,
+		.started = true,
+		.start_known = true,
+	};
+
+	verdicts__gpu(verdicts, &m, &gpu, now);
+}
+
+/* The others have been in the kernel for a while when it dies: that is no matter of the network. */
+TEST(one_that_died_has_not_called)
+{
+	struct verdict_member dead = member(2);
+	uint64_t launch_ns;
+
+	begin(0, true, 1);
+	train(0, 100);
+	launch_ns = now;
+	for (int32_t rank = 0; rank < N; rank++)
+		if (rank != 2)
+			call(rank, NCCL_OP_AllReduce, 101, 7, 1024);
+	for (int tick = 0; tick < 80; tick++) {
+		if (tick == 8)
+			verdicts__leave(verdicts, &dead, VERDICT_END_DIED, now);
+		for (int32_t rank = 0; rank < N; rank++)
+			if (rank != 2)
+				fly(rank, 101, launch_ns);
+		settle(1);
+		CHECK(said()->cause != VERDICT_GPU_NOT_DONE);
+	}
+	CHECK_INT(said()->state, VERDICT_ABORTED);
+	CHECK_INT(said()->culprits.ranks[0], 2);
+	CHECK_INT(said()->sequence, 101);
+	verdicts__free(verdicts);
+}
+
 TEST(a_rank_of_this_node_that_was_never_seen_is_no_idleness)
 {
 	for (int32_t n_nodes = 1; n_nodes <= 2; n_nodes++) {
