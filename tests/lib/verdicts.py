@@ -165,6 +165,7 @@ class Truth:
     over: bool = False  # the fault ends by itself: a resting state must come again
     once: bool = False  # one call shows it, and nothing after that
     may: bool = False  # what is seen of the job need not show it
+    passes: frozenset = frozenset()  # states that it must be seen in on the way
 
 
 @dataclass
@@ -243,6 +244,7 @@ class Case:
     finding: Finding = None
     since: float = 0  # not before it can the agent know of the fault
     blind: tuple = ()  # from when to when records were lost
+    seen: set = field(default_factory=set)  # states
 
     def look(self, watcher, comms, states):
         if not self.comm:
@@ -250,8 +252,12 @@ class Case:
             self.comm = found.pop() if len(found) == 1 and None not in found else ""
         fault = self.job.fault()
         since = max(fault[0] if fault else 0, self.since)
+        self.seen |= states.get(self.comm, set())
         self.finding = evaluate(watcher.of(self.comm), states.get(self.comm, set()), self.truth,
                                 fault, since)
+        if self.finding.outcome == "right" and not self.truth.passes <= self.seen:
+            self.finding.outcome = "missed"
+            self.finding.text = f"seen in {sorted(self.seen)} and not in {sorted(self.truth.passes)}"
         if self.truth.once and fault and self.blind and self.finding.outcome == "missed" and \
                 self.blind[0] <= fault[0] <= self.blind[1]:
             self.finding.outcome = "degraded"  # its records are among those that were lost
