@@ -121,6 +121,31 @@ TEST(one_that_died_has_not_called)
 	verdicts__free(verdicts);
 }
 
+/* Whose calls were lost may have called with other arguments: no matter of the network, then. */
+TEST(no_gpu_gets_done_what_was_not_seen_to_be_called)
+{
+	for (int is_lost = 0; is_lost < 2; is_lost++) {
+		begin(0, true, 1);
+		train(0, 100);
+		if (is_lost)
+			verdicts__lost(verdicts, 0, now);
+		for (int tick = 0; tick < 40; tick++) {
+			for (int32_t rank = 0; rank < N; rank++) {
+				struct verdict_member m = member(rank);
+
+				if (!is_lost && !tick)
+					call(rank, NCCL_OP_AllReduce, 101, 7, 1024);
+				verdicts__reached(verdicts, &m, NCCL_OP_AllReduce, 101, now + 1);
+				fly(rank, 101, 1025 * SEC);
+			}
+			settle(1);
+		}
+		CHECK_INT(said()->cause, VERDICT_GPU_NOT_DONE);
+		CHECK_INT(!!strstr(said()->why, "not all of their calls were seen"), is_lost);
+		verdicts__free(verdicts);
+	}
+}
+
 TEST(a_rank_of_this_node_that_was_never_seen_is_no_idleness)
 {
 	for (int32_t n_nodes = 1; n_nodes <= 2; n_nodes++) {
