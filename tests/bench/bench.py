@@ -282,7 +282,7 @@ def bench_callbacks():
     found = run("bench_callbacks", BENCH / "libplugin.so")
     what = {"all": "plugin awake, a collective's callbacks, untimed",
             "all_of_two": "  two communicators in turn", "api": "  GroupApi, CollApi",
-            "launch": "  KernelLaunch start and stop", "operation": "  Group start and stop, Coll"}
+            "launch": "  KernelLaunch", "operation": "  Group, Coll"}
     for name, text in what.items():
         row(f"{text} (beside: empty callbacks)", found[f"{name}_ns"], "ns",
             found[f"{name}_empty_ns"], 150 if name == "all" else None)

@@ -105,9 +105,9 @@ class Job:
 
     def pin(self):
         threads = self.threads_ns()
+        busiest = max(threads, key=threads.get)
         for tid in threads:
-            os.sched_setaffinity(tid, {LAUNCHES_ON if threads[tid] == max(threads.values())
-                                       else OTHERS_ON})
+            os.sched_setaffinity(tid, {LAUNCHES_ON if tid == busiest else OTHERS_ON})
 
     def end(self):
         self.process.kill()
