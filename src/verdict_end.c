@@ -86,6 +86,12 @@ static bool verdict_comm__is_missed(struct verdict_comm *comm, uint32_t index, u
 	       verdict_comm__is_flying(comm, now_ns);
 }
 
+bool member__died_before(const struct member *m, enum nccl_operation operation, uint64_t sequence)
+{
+	return m->has_left && m->how == VERDICT_END_DIED &&
+	       m->reached[operation] != VERDICT_NO_SEQUENCE && m->reached[operation] < sequence;
+}
+
 static bool verdict_comm__is_even(const struct verdict_comm *comm)
 {
 	for (int op = 0; op < N_COLLECTIVES; op++) {

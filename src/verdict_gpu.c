@@ -175,9 +175,7 @@ static bool verdict_comm__all_called(const struct verdict_comm *comm, enum nccl_
 	if (operation >= N_COLLECTIVES || sequence == VERDICT_NO_SEQUENCE)
 		return true;
 	for (uint32_t i = 0; i < comm->n_members; i++) {
-		const struct member *m = &comm->members[i];
-
-		if (m->has_left && m->how == VERDICT_END_DIED && m->reached[operation] < sequence)
+		if (member__died_before(&comm->members[i], operation, sequence))
 			return false; /* nor will it: see verdict_end.c */
 	}
 	range = verdict_comm__range(comm, operation);

@@ -56,9 +56,7 @@ static bool verdict_comm__misses_dead(const struct verdict_comm *comm, int op, u
 	for (uint32_t i = 0; i < comm->n_members; i++) {
 		const struct member *m = &comm->members[i];
 
-		if (m->has_left && m->how == VERDICT_END_DIED &&
-		    m->reached[op] != VERDICT_NO_SEQUENCE && m->reached[op] < most &&
-		    m->numbered_ns[op] <= comm->lost_ns)
+		if (member__died_before(m, op, most) && m->numbered_ns[op] <= comm->lost_ns)
 			return true;
 	}
 	return false;

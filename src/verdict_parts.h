@@ -111,6 +111,8 @@ void verdict_comm__free_pairs(struct verdict_comm *comm);
 
 /* verdict_end.c */
 bool verdict_comm__find_error(const struct verdict_comm *comm, struct finding *ret);
+/* It died without having called that, as far as its numbers are known. */
+bool member__died_before(const struct member *m, enum nccl_operation operation, uint64_t sequence);
 bool verdict_comm__find_end(struct verdict_comm *comm, uint64_t now_ns, struct finding *ret);
 
 /* verdict_gpu.c */
