@@ -99,7 +99,8 @@ enum nbp_source {
 };
 
 /*
- * The last three only of timed launches; queued and started only of a communicator's oldest one
+ * A launch that is not timed may have its call's time, up to 20 ms before its own. The last three
+ * only of timed launches; queued and started only of a communicator's oldest one
  * that is not finished, some 250 ms after its launch, and again every second while it stays so: a
  * tracer that has just come learns of it, and one that was told that a launch is under way need not
  * believe it for ever.

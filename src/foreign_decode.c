@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "foreign_private.h"
+#include "plugin/abi_decode.h"
 
 /* Pointers into the process become pointers to what was copied from there. */
 static void task__place_text(char *descriptor, int16_t at, const char *text)
@@ -33,7 +34,7 @@ bool foreign_record__decode(const struct nb_foreign_record *record, struct abi_e
 	}
 	*event = (struct abi_event){};
 	if (record->type == ABI_CE_COLL)
-		abi__ce_coll(v, descriptor, &names, event);
+		abi__ce_coll((const void *)descriptor, &names, event);
 	else
 		abi__task(v, record->type, descriptor, &names, event);
 	event->name = NULL;

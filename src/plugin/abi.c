@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "abi.h"
+#include "abi_decode.h"
 
 #include <string.h>
 
@@ -25,25 +25,29 @@ _Static_assert(sizeof(function_names) / sizeof(*function_names) == NBP_FUNCTION_
 _Static_assert(sizeof(algorithm_names) / sizeof(*algorithm_names) == NBP_COPY_ENGINE, "algorithms");
 _Static_assert(sizeof(protocol_names) / sizeof(*protocol_names) == NBP_PROTOCOL_MAX, "protocols");
 
-static uint8_t name__find(const char *const *names, int n, const char *name)
-{
-	for (int i = 0; name && i < n; i++) {
-		if (!strcmp(names[i], name))
-			return i;
+#define NAMES(list)                                                                                \
+	{                                                                                          \
+		list, sizeof(list) / sizeof(*(list))                                               \
 	}
-	return NBP_UNKNOWN_U8;
-}
 
-#define FIND(known, names, n)                                                                      \
-	((n) == (known)->name && (n)                                                               \
-		 ? (known)->value                                                                  \
-		 : name__learn(known, names, sizeof(names) / sizeof(*(names)), n))
+static const struct {
+	const char *const *names;
+	int n;
+} namings[] = {
+	[ABI_FUNCTIONS] = NAMES(function_names),
+	[ABI_DATATYPES] = NAMES(datatype_names),
+	[ABI_ALGORITHMS] = NAMES(algorithm_names),
+	[ABI_PROTOCOLS] = NAMES(protocol_names),
+};
 
-static uint8_t name__learn(struct abi_name *known, const char *const *names, int n,
-			   const char *name)
+uint8_t abi_name__learn(struct abi_name *known, enum abi_naming naming, const char *name)
 {
 	known->name = name;
-	known->value = name__find(names, n, name);
+	known->value = NBP_UNKNOWN_U8;
+	for (int i = 0; name && i < namings[naming].n; i++) {
+		if (!strcmp(namings[naming].names[i], name))
+			known->value = i;
+	}
 	return known->value;
 }
 
@@ -85,57 +89,25 @@ static void names__get(const struct abi_version *v, const void *d, const struct 
 		e->protocol = get_u8(d, at->protocol, NBP_UNKNOWN_U8);
 		return;
 	}
-	e->function = FIND(&names->function, function_names, get_string(d, at->function));
-	e->datatype = FIND(&names->datatype, datatype_names, get_string(d, at->datatype));
-	e->algorithm = FIND(&names->algorithm, algorithm_names, get_string(d, at->algorithm));
-	e->protocol = FIND(&names->protocol, protocol_names, get_string(d, at->protocol));
+	e->function = abi_name__get(&names->function, ABI_FUNCTIONS, get_string(d, at->function));
+	e->datatype = abi_name__get(&names->datatype, ABI_DATATYPES, get_string(d, at->datatype));
+	e->algorithm =
+		abi_name__get(&names->algorithm, ABI_ALGORITHMS, get_string(d, at->algorithm));
+	e->protocol = abi_name__get(&names->protocol, ABI_PROTOCOLS, get_string(d, at->protocol));
 }
 
-static void task__get(const struct abi_version *v, const void *d, const struct abi_task *at,
-		      struct abi_names *names, struct abi_event *e)
+void abi__old_task(const struct abi_version *v, uint64_t type, const void *d,
+		   struct abi_names *names, struct abi_event *e)
 {
-	uint8_t channels = get_u8(d, at->channels, NBP_UNKNOWN_U8);
+	const struct abi_task *at = type == ABI_COLL ? &v->coll : &v->p2p;
 
 	e->hash = get_u64(d, at->hash, 0);
 	e->name = get_string(d, at->name);
 	e->sequence = get_u64(d, at->sequence, NBP_NO_NUMBER);
 	e->count = get_u64(d, at->count, 0);
 	e->root = get_s32(d, at->root, NBP_NO_RANK);
-	/* Before v4 it is the most channels that could be used, not those that are. */
-	e->channels = v->version < 4 || channels == NBP_UNKNOWN_U8 ? NBP_UNKNOWN : channels;
+	e->channels = NBP_UNKNOWN; /* what there is are the most that could be used */
 	names__get(v, d, at, names, e);
-}
-
-void abi__task(const struct abi_version *v, uint64_t type, const void *descriptor,
-	       struct abi_names *names, struct abi_event *event)
-{
-	task__get(v, descriptor, type == ABI_COLL ? &v->coll : &v->p2p, names, event);
-}
-
-void abi__api(const struct abi_version *v, uint64_t type, const void *descriptor,
-	      struct abi_names *names, struct abi_event *e)
-{
-	const struct abi_api *at = type == ABI_COLL_API ? &v->coll_api : &v->p2p_api;
-	const void *d = descriptor;
-
-	e->count = get_u64(d, at->count, 0);
-	e->root = get_s32(d, at->root, NBP_NO_RANK);
-	e->stream = get_u64(d, at->stream, 0);
-	e->captured = get_u8(d, at->captured, 0);
-	e->function = FIND(&names->api_function, function_names, get_string(d, at->function));
-	e->datatype = FIND(&names->api_datatype, datatype_names, get_string(d, at->datatype));
-}
-
-/* Shares its first members with Coll; the rest differs. */
-void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_names *names,
-		  struct abi_event *event)
-{
-	struct abi_task at = v->coll;
-
-	at.algorithm = at.protocol = at.channels = ABI_NONE;
-	task__get(v, descriptor, &at, names, event);
-	event->algorithm = NBP_COPY_ENGINE;
-	event->stream = get_u64(descriptor, v->ce_stream, 0);
 }
 
 uint32_t abi__implied(const struct abi_version *v, uint32_t mask)

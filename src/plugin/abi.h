@@ -61,10 +61,6 @@ struct abi_task {
 	int16_t algorithm, protocol, channels, parent_group;
 };
 
-struct abi_api {
-	int16_t function, count, datatype, root, stream, captured;
-};
-
 struct abi_version {
 	int version;
 	uint16_t descriptor_size;
@@ -73,8 +69,6 @@ struct abi_version {
 	uint32_t known; /* types that this version has */
 	uint32_t mask;	/* bits that this plugin sets while awake */
 	struct abi_task coll, p2p;
-	struct abi_api coll_api, p2p_api;
-	int16_t group_depth, launch_stream, ce_stream;
 	int16_t channel_timer; /* of KernelCh: the GPU's time of its start */
 };
 
@@ -114,19 +108,25 @@ struct abi_names {
 	struct abi_name api_function, api_datatype, function, datatype, algorithm, protocol;
 };
 
+enum abi_naming {
+	ABI_FUNCTIONS,
+	ABI_DATATYPES,
+	ABI_ALGORITHMS,
+	ABI_PROTOCOLS,
+};
+
+/* Its value, NBP_UNKNOWN_U8 for none and for one that is not known; `known` has it from now on. */
+uint8_t abi_name__learn(struct abi_name *known, enum abi_naming naming, const char *name);
+
 static inline void abi_names__renew(struct abi_names *names, uint64_t n_inits)
 {
 	if (names->n_inits != n_inits)
 		*names = (struct abi_names){.n_inits = n_inits};
 }
 
-/* Of an event of type Coll or P2p, CollApi or P2pApi, CeColl. */
-void abi__task(const struct abi_version *v, uint64_t type, const void *descriptor,
-	       struct abi_names *names, struct abi_event *event);
-void abi__api(const struct abi_version *v, uint64_t type, const void *descriptor,
-	      struct abi_names *names, struct abi_event *event);
-void abi__ce_coll(const struct abi_version *v, const void *descriptor, struct abi_names *names,
-		  struct abi_event *event);
+/* Of an event of type Coll or P2p, v1 to v3. For all others see abi_decode.h. */
+void abi__old_task(const struct abi_version *v, uint64_t type, const void *descriptor,
+		   struct abi_names *names, struct abi_event *event);
 
 /* The event types that NCCL starts when `mask` is set: a type's children bring it along. */
 uint32_t abi__implied(const struct abi_version *v, uint32_t mask);

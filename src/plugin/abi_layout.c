@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "abi.h"
+#include "abi_v5.h"
 
 /*
  * One macro argument set per layout. The shapes below restate the layouts as C structs, so that
@@ -53,21 +54,6 @@ struct coll_v3 {
 	const char *algorithm, *protocol;
 };
 
-struct coll_v5 { /* v4 is v5 without the last member, and its type has one byte */
-	uint64_t type;
-	void *parent;
-	int rank;
-	uint64_t sequence;
-	const char *function;
-	const void *send, *receive;
-	uint64_t count;
-	int root;
-	const char *datatype;
-	uint8_t channels, warps;
-	const char *algorithm, *protocol;
-	void *parent_group;
-};
-
 struct p2p_v1 {
 	uint8_t type;
 	void *parent;
@@ -94,57 +80,6 @@ struct p2p_v2 {
 	int peer;
 };
 
-struct p2p_v5 {
-	uint64_t type;
-	void *parent;
-	int rank;
-	const char *function;
-	void *buffer;
-	const char *datatype;
-	uint64_t count;
-	int peer;
-	uint8_t channels;
-	void *parent_group;
-};
-
-struct coll_api_v5 {
-	uint64_t type;
-	void *parent;
-	int rank;
-	const char *function;
-	uint64_t count;
-	const char *datatype;
-	int root;
-	void *stream;
-	bool captured;
-};
-
-struct p2p_api_v5 {
-	uint64_t type;
-	void *parent;
-	int rank;
-	const char *function;
-	uint64_t count;
-	const char *datatype;
-	void *stream;
-	bool captured;
-};
-
-struct ce_coll_v6 {
-	uint64_t type;
-	void *parent;
-	int rank;
-	uint64_t sequence;
-	const char *function;
-	const void *send, *receive;
-	uint64_t count;
-	int root;
-	const char *datatype, *strategy;
-	bool intra;
-	uint32_t batch_size, n_batches, ce_sequence;
-	void *stream;
-};
-
 struct kernel_ch_v4 { /* v4's type has one byte */
 	uint64_t type;
 	void *parent;
@@ -153,81 +88,41 @@ struct kernel_ch_v4 { /* v4's type has one byte */
 	uint64_t timer;
 };
 
-#define AT(type, member, position)                                                                 \
-	_Static_assert(offsetof(struct type, member) == (position), #type "." #member)
-
 _Static_assert(sizeof(struct coll_v1) == 120, "v1");
 _Static_assert(sizeof(struct coll_v2) == 128, "v2");
 _Static_assert(sizeof(struct coll_v3) == 120, "v3");
-_Static_assert(sizeof(struct coll_v5) == 112, "v5, v6");
-_Static_assert(sizeof(struct ce_coll_v6) == 112, "v6");
-AT(coll_v1, parent, ABI_PARENT);
-AT(coll_v1, rank, ABI_RANK);
-AT(coll_v1, name, 24);
-AT(coll_v1, hash, 32);
-AT(coll_v1, sequence, 40);
-AT(coll_v1, function, 48);
-AT(coll_v1, count, 72);
-AT(coll_v1, root, 80);
-AT(coll_v1, datatype, 84);
-AT(coll_v1, channels, 104);
-AT(coll_v1, algorithm, 106);
-AT(coll_v1, protocol, 107);
-AT(coll_v2, function, 48);
-AT(coll_v2, datatype, 88);
-AT(coll_v2, channels, 104);
-AT(coll_v2, algorithm, 112);
-AT(coll_v2, protocol, 120);
-AT(coll_v3, channels, 96);
-AT(coll_v3, algorithm, 104);
-AT(coll_v3, protocol, 112);
-AT(coll_v5, sequence, 24);
-AT(coll_v5, function, 32);
-AT(coll_v5, count, 56);
-AT(coll_v5, root, 64);
-AT(coll_v5, datatype, 72);
-AT(coll_v5, channels, 80);
-AT(coll_v5, algorithm, 88);
-AT(coll_v5, protocol, 96);
-AT(coll_v5, parent_group, 104);
-AT(p2p_v1, function, 40);
-AT(p2p_v1, datatype, 56);
-AT(p2p_v1, count, 64);
-AT(p2p_v1, peer, 72);
-AT(p2p_v2, function, 40);
-AT(p2p_v2, datatype, 56);
-AT(p2p_v2, count, 64);
-AT(p2p_v2, peer, 72);
-AT(p2p_v5, function, 24);
-AT(p2p_v5, datatype, 40);
-AT(p2p_v5, count, 48);
-AT(p2p_v5, peer, 56);
-AT(p2p_v5, channels, 60);
-AT(p2p_v5, parent_group, 64);
-AT(coll_api_v5, function, 24);
-AT(coll_api_v5, count, 32);
-AT(coll_api_v5, datatype, 40);
-AT(coll_api_v5, root, 48);
-AT(coll_api_v5, stream, 56);
-AT(coll_api_v5, captured, 64);
-AT(p2p_api_v5, function, 24);
-AT(p2p_api_v5, count, 32);
-AT(p2p_api_v5, datatype, 40);
-AT(p2p_api_v5, stream, 48);
-AT(p2p_api_v5, captured, 56);
-AT(ce_coll_v6, sequence, 24);
-AT(ce_coll_v6, count, 56);
-AT(ce_coll_v6, root, 64);
-AT(ce_coll_v6, datatype, 72);
-AT(ce_coll_v6, ce_sequence, 100);
-AT(ce_coll_v6, stream, 104);
-AT(kernel_ch_v4, parent, ABI_PARENT);
-AT(kernel_ch_v4, channel, ABI_CHANNEL);
-AT(kernel_ch_v4, timer, 32);
+ABI_AT(coll_v1, parent, ABI_PARENT);
+ABI_AT(coll_v1, rank, ABI_RANK);
+ABI_AT(coll_v1, name, 24);
+ABI_AT(coll_v1, hash, 32);
+ABI_AT(coll_v1, sequence, 40);
+ABI_AT(coll_v1, function, 48);
+ABI_AT(coll_v1, count, 72);
+ABI_AT(coll_v1, root, 80);
+ABI_AT(coll_v1, datatype, 84);
+ABI_AT(coll_v1, channels, 104);
+ABI_AT(coll_v1, algorithm, 106);
+ABI_AT(coll_v1, protocol, 107);
+ABI_AT(coll_v2, function, 48);
+ABI_AT(coll_v2, datatype, 88);
+ABI_AT(coll_v2, channels, 104);
+ABI_AT(coll_v2, algorithm, 112);
+ABI_AT(coll_v2, protocol, 120);
+ABI_AT(coll_v3, channels, 96);
+ABI_AT(coll_v3, algorithm, 104);
+ABI_AT(coll_v3, protocol, 112);
+ABI_AT(p2p_v1, function, 40);
+ABI_AT(p2p_v1, datatype, 56);
+ABI_AT(p2p_v1, count, 64);
+ABI_AT(p2p_v1, peer, 72);
+ABI_AT(p2p_v2, function, 40);
+ABI_AT(p2p_v2, datatype, 56);
+ABI_AT(p2p_v2, count, 64);
+ABI_AT(p2p_v2, peer, 72);
+ABI_AT(kernel_ch_v4, parent, ABI_PARENT);
+ABI_AT(kernel_ch_v4, channel, ABI_CHANNEL);
+ABI_AT(kernel_ch_v4, timer, 32);
 
-#define NONE_BUT_TASKS                                                                             \
-	.coll_api = {-1, -1, -1, -1, -1, -1}, .p2p_api = {-1, -1, -1, -1, -1, -1},                 \
-	.group_depth = ABI_NONE, .launch_stream = ABI_NONE, .ce_stream = ABI_NONE
 #define NO_TIMER .channel_timer = ABI_NONE
 #define TIMER	 .channel_timer = offsetof(struct kernel_ch_v4, timer)
 
@@ -275,32 +170,18 @@ AT(kernel_ch_v4, timer, 32);
 		.parent_group = (group)                                                            \
 	}
 
-#define API_V5                                                                                     \
-	.coll_api = {offsetof(struct coll_api_v5, function),                                       \
-		     offsetof(struct coll_api_v5, count),                                          \
-		     offsetof(struct coll_api_v5, datatype),                                       \
-		     offsetof(struct coll_api_v5, root),                                           \
-		     offsetof(struct coll_api_v5, stream),                                         \
-		     offsetof(struct coll_api_v5, captured)},                                      \
-	.p2p_api = {offsetof(struct p2p_api_v5, function), offsetof(struct p2p_api_v5, count),     \
-		    offsetof(struct p2p_api_v5, datatype), ABI_NONE,                               \
-		    offsetof(struct p2p_api_v5, stream),   offsetof(struct p2p_api_v5, captured)}, \
-	.group_depth = 28, .launch_stream = 24
-
 #define TASKS (ABI_GROUP | ABI_COLL | ABI_P2P)
 #define CALLS (ABI_COLL_API | ABI_P2P_API | ABI_KERNEL_LAUNCH)
 
 const struct abi_version abi_versions[ABI_MAX_VERSION + 1] = {
 	[1] = {1, 120, 1, false, 0x3f, TASKS, COLL_WITH_NAME(coll_v1), P2P_WITH_NAME(p2p_v1),
-	       NONE_BUT_TASKS, NO_TIMER},
+	       NO_TIMER},
 	[2] = {2, 128, 1, true, 0x3f, TASKS, COLL_WITH_NAME(coll_v2), P2P_WITH_NAME(p2p_v2),
-	       NONE_BUT_TASKS, NO_TIMER},
+	       NO_TIMER},
 	[3] = {3, 120, 1, true, 0xff, TASKS, COLL_WITH_NAME(coll_v3), P2P_WITH_NAME(p2p_v2),
-	       NONE_BUT_TASKS, NO_TIMER},
-	[4] = {4, 104, 1, true, 0xff, TASKS, COLL_V4(ABI_NONE), P2P_V4(ABI_NONE), NONE_BUT_TASKS,
-	       TIMER},
-	[5] = {5, 112, 8, true, 0xfff, TASKS | CALLS, COLL_V4(104), P2P_V4(64), API_V5,
-	       .ce_stream = ABI_NONE, TIMER},
+	       NO_TIMER},
+	[4] = {4, 104, 1, true, 0xff, TASKS, COLL_V4(ABI_NONE), P2P_V4(ABI_NONE), TIMER},
+	[5] = {5, 112, 8, true, 0xfff, TASKS | CALLS, COLL_V4(104), P2P_V4(64), TIMER},
 	[6] = {6, 112, 8, true, 0x7fff, TASKS | CALLS | ABI_CE_COLL, COLL_V4(104), P2P_V4(64),
-	       API_V5, .ce_stream = 104, TIMER},
+	       TIMER},
 };

@@ -20,6 +20,8 @@
 #define PAUSE_NS	(100 * NS_PER_MS)    /* nothing launched for so long: */
 #define INTERVAL_MAX_NS (10 * NS_PER_SECOND) /* may take so much */
 
+#define CLOSED_NS (5 * NS_PER_MS) /* then it is looked at again: settings change */
+
 /* How a communicator stands to the budget. */
 struct claim {
 	uint64_t timed_ns; /* when a launch of it was last timed; 0: none was */
@@ -70,15 +72,33 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 	return interval < INTERVAL_MAX_NS ? interval : INTERVAL_MAX_NS;
 }
 
-/* Without taking: may a launch be timed? */
-static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
+/*
+ * Without taking: from when on may a launch be timed? `now`, or a time up to which the answer
+ * stays, whatever others take: it may be asked again then.
+ */
+static inline uint64_t budget__opens_ns(const struct budget *budget, uint64_t now,
+					const struct claim *claim)
 {
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
+	uint64_t advance = claim__advance_ns(claim, now), opens, rare;
 	uint32_t ppm = budget__ppm();
 
-	if (!ppm || ppm == UNLIMITED_PPM) /* whatever was charged before */
-		return ppm;
-	return next <= now || next - now <= claim__advance_ns(claim, now);
+	if (ppm == UNLIMITED_PPM) /* whatever was charged before */
+		return now;
+	if (!ppm)
+		return now + CLOSED_NS;
+	if (next <= now || next - now <= advance)
+		return now;
+	opens = next - ADVANCE_NS;
+	rare = claim->timed_ns + RARE_NS;
+	if (opens < rare)
+		opens = rare < next ? rare : next;
+	return opens < now + CLOSED_NS ? opens : now + CLOSED_NS;
+}
+
+static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
+{
+	return budget__opens_ns(budget, now, claim) <= now;
 }
 
 static inline bool budget__take(struct budget *budget, uint64_t now, const struct claim *claim)

@@ -6,58 +6,58 @@
  * Group. A CollApi handle above all is never given: NCCL 2.28 to 2.30 goes
  * on stopping it for as long as the thread lives.
  */
-#include "caller.h"
-
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include "abi_decode.h"
+#include "launch.h"
 #include "timer.h"
-
-static _Thread_local struct caller this_thread;
-
-/* One look-up of thread-local storage for a callback, which in a library is a call. */
-static struct caller *caller__get(void)
-{
-	struct caller *caller = &this_thread;
-
-	if (!caller->tid)
-		caller->tid = syscall(SYS_gettid);
-	return caller;
-}
 
 /* ---- API calls ---- */
 
-static void group_api__start(struct caller *caller, const struct comm *comm, const void *descriptor)
+static void group_api__start(struct caller *caller, const struct group_api_v5 *d)
 {
 	if (!++caller->api.number)
 		caller->api.number = 1;
 	caller->api.called = false;
-	memcpy(&caller->api.depth, (const char *)descriptor + comm->abi->group_depth,
-	       sizeof(uint32_t));
+	caller->api.depth = d->depth;
 }
 
-static void api__note(struct caller *caller, struct comm *comm, const struct abi_event *e)
+ABI_INLINE void api__fill(struct note *note, const struct caller *caller, struct comm *comm,
+			  const struct abi_event *e)
 {
-	struct note note = {
-		.kind = NBP_KIND_API,
-		.tid = caller->tid,
-		.time_ns = now_ns(),
-		.count = e->count,
-		.number = atomic_fetch_add_explicit(&comm->api_number, 1, memory_order_relaxed) + 1,
-		.stream = e->stream,
-		.group = caller->api.number,
-		.root = e->root,
-		.extra = caller->api.depth,
-		.function = e->function,
-		.datatype = e->datatype,
-		.detail = e->captured ? NBP_CAPTURED_YES : NBP_CAPTURED_NO,
-	};
+	note->kind = NBP_KIND_API;
+	note->tid = caller->tid;
+	note->time_ns = caller->api.time_ns;
+	note->count = e->count;
+	note->number = atomic_fetch_add_explicit(&comm->api_number, 1, memory_order_relaxed) + 1;
+	note->stream = e->stream;
+	note->launch = 0;
+	note->group = caller->api.number;
+	note->root = e->root;
+	note->extra = caller->api.depth;
+	note->function = e->function;
+	note->datatype = e->datatype;
+	note->detail = e->captured ? NBP_CAPTURED_YES : NBP_CAPTURED_NO;
+}
 
+/* Numbered also where there is no place: what is missing shows. */
+ABI_INLINE void api__start(struct caller *caller, struct comm *comm, uint64_t type,
+			   const void *descriptor)
+{
+	struct note *place, spare;
+	struct abi_event event, *e = &event;
+
+	if (type == ABI_COLL_API)
+		abi__coll_api(descriptor, &caller->names, e);
+	else
+		abi__p2p_api(descriptor, &caller->names, e);
 	caller->api.called = true;
 	caller->api.captured = e->captured;
-	if (!comm__note(comm, &note))
-		counts__unseen(&comm->unseen, &note);
+	caller->api.time_ns = now_ns();
+	place = comm__place(comm);
+	api__fill(place ?: &spare, caller, comm, e);
+	if (place)
+		comm__tell(comm, place);
+	else
+		counts__unseen(&comm->unseen, &spare);
 }
 
 /* ---- operations ---- */
@@ -74,25 +74,25 @@ static void comm__learn(struct comm *comm, const struct abi_event *e, const void
 	atomic_store_explicit(&comm->hash, e->hash, memory_order_release);
 }
 
-static struct note operation__note(const struct caller *caller, struct comm *comm,
-				   const struct abi_event *e)
+ABI_INLINE void operation__fill(struct note *note, const struct caller *caller, struct comm *comm,
+				void *context, const struct abi_event *e)
 {
-	uint64_t number =
-		atomic_fetch_add_explicit(&comm->operation_number, 1, memory_order_relaxed) + 1;
+	bool grouped = caller->group.context == context;
 
-	return (struct note){
-		.kind = NBP_KIND_OPERATION,
-		.tid = caller->tid,
-		.count = e->count,
-		.number = number,
-		.sequence = e->sequence,
-		.group = caller->api.number,
-		.root = e->root,
-		.extra = e->channels == NBP_UNKNOWN ? UINT16_MAX : e->channels,
-		.function = e->function,
-		.datatype = e->datatype,
-		.detail = e->algorithm << 4 | (e->protocol & 0xf),
-	};
+	note->kind = NBP_KIND_OPERATION;
+	note->tid = caller->tid;
+	note->time_ns = grouped ? caller->group.time_ns : now_ns();
+	note->launch = grouped ? caller->group.launch : 0;
+	note->count = e->count;
+	note->number =
+		atomic_fetch_add_explicit(&comm->operation_number, 1, memory_order_relaxed) + 1;
+	note->sequence = e->sequence;
+	note->group = caller->api.number;
+	note->root = e->root;
+	note->extra = e->channels == NBP_UNKNOWN ? UINT16_MAX : e->channels;
+	note->function = e->function;
+	note->datatype = e->datatype;
+	note->detail = e->algorithm << 4 | (e->protocol & 0xf);
 }
 
 /* Reading the clock is the dearest part of a callback: a plan's operations share its launch's. */
@@ -106,62 +106,96 @@ static void group__start(struct caller *caller, void *context)
 	caller->launched.context = NULL;
 }
 
-static void *operation__start(struct caller *caller, struct comm *comm, void *context,
-			      const struct abi_event *e, const void *descriptor)
+ABI_INLINE void operation__note(struct caller *caller, struct comm *comm, void *context,
+				const struct abi_event *e)
 {
-	bool grouped = caller->group.context == context;
+	struct note *place = comm__place(comm), spare;
+
+	operation__fill(place ?: &spare, caller, comm, context, e);
+	if (place)
+		comm__tell(comm, place);
+}
+
+/* With NCCL's own timer, or before v4. */
+static __attribute__((noinline)) void *operation__open(struct caller *caller, struct comm *comm,
+						       void *context, uint64_t type,
+						       const void *descriptor)
+{
+	struct abi_event e = {0};
 	struct note note;
 
-	comm__learn(comm, e, descriptor);
-	note = operation__note(caller, comm, e);
-	note.time_ns = grouped ? caller->group.time_ns : now_ns();
-	note.launch = grouped ? caller->group.launch : 0;
+	abi__task(comm->abi, type, descriptor, &caller->names, &e);
+	comm__learn(comm, &e, descriptor);
+	operation__fill(&note, caller, comm, context, &e);
 	comm__note(comm, &note);
 	return timer__is_on() ? timer__open(comm, context, &note) : NULL;
 }
 
-static void *copies__start(struct caller *caller, struct comm *comm, void *context,
-			   const struct abi_event *e)
+ABI_INLINE void *operation__start(struct caller *caller, struct comm *comm, void *context,
+				  uint64_t type, const void *descriptor)
 {
-	const struct note operation = operation__note(caller, comm, e);
+	struct abi_event e;
 
-	return launch__start(caller, comm, context, e->stream, &operation);
+	if (comm->abi->version < 4 || timer__is_on())
+		return operation__open(caller, comm, context, type, descriptor);
+	if (type == ABI_COLL)
+		abi__coll(descriptor, &caller->names, &e);
+	else
+		abi__p2p(descriptor, &caller->names, &e);
+	operation__note(caller, comm, context, &e);
+	return NULL;
+}
+
+static __attribute__((noinline)) void *copies__start(struct caller *caller, struct comm *comm,
+						     void *context, const void *descriptor)
+{
+	struct abi_event e;
+	struct note operation;
+
+	abi__ce_coll(descriptor, &caller->names, &e);
+	operation__fill(&operation, caller, comm, context, &e);
+	return launch__start(caller, comm, context, e.stream, &operation);
+}
+
+ABI_INLINE void *kernel__start(struct caller *caller, struct comm *comm, void *context,
+			       const struct kernel_launch_v5 *d)
+{
+	uint64_t stream = (uintptr_t)d->stream;
+
+	if (!launch__is_untimed(caller, comm))
+		return launch__start(caller, comm, context, stream, NULL);
+	launch__pass(caller, comm, context, stream);
+	return NULL;
 }
 
 /* ---- events ---- */
 
 /* Returns this plugin's handle for the event, or NULL. */
-static void *event__note(struct caller *caller, struct comm *comm, void *context, uint64_t type,
-			 const void *descriptor)
+ABI_INLINE void *event__note(struct caller *caller, struct comm *comm, void *context, uint64_t type,
+			     const void *descriptor)
 {
 	const struct abi_version *v = comm->abi;
-	struct abi_event e = {0};
-	uint64_t stream;
 
 	abi_names__renew(&caller->names,
 			 atomic_load_explicit(&process.n_inits, memory_order_relaxed));
 	switch (type) {
 	case ABI_GROUP_API:
-		group_api__start(caller, comm, descriptor);
+		group_api__start(caller, descriptor);
 		return NULL;
 	case ABI_COLL_API:
 	case ABI_P2P_API:
-		abi__api(v, type, descriptor, &caller->names, &e);
-		api__note(caller, comm, &e);
+		api__start(caller, comm, type, descriptor);
 		return NULL;
 	case ABI_KERNEL_LAUNCH:
-		memcpy(&stream, (const char *)descriptor + v->launch_stream, sizeof(stream));
-		return launch__start(caller, comm, context, stream, NULL);
+		return kernel__start(caller, comm, context, descriptor);
 	case ABI_GROUP:
 		group__start(caller, context);
 		return v->version < 5 || timer__is_on() ? token__new(caller, TOKEN_GROUP) : NULL;
 	case ABI_COLL:
 	case ABI_P2P:
-		abi__task(v, type, descriptor, &caller->names, &e);
-		return operation__start(caller, comm, context, &e, descriptor);
+		return operation__start(caller, comm, context, type, descriptor);
 	case ABI_CE_COLL:
-		abi__ce_coll(v, descriptor, &caller->names, &e);
-		return copies__start(caller, comm, context, &e);
+		return copies__start(caller, comm, context, descriptor);
 	case ABI_KERNEL_CH:
 		return v->channel_timer < 0 ? NULL : timer__start(comm, descriptor);
 	default:
@@ -175,18 +209,21 @@ static bool type__is_known(const struct abi_version *v, uint64_t type)
 }
 
 /* The handle that NCCL is given may be a chained plugin's: it is by that that its stop is known. */
-static int event__start(struct comm *comm, void *context, void **handle, void *descriptor,
-			uint64_t type)
+ABI_INLINE int event__start(struct comm *comm, void *context, void **handle, void *descriptor,
+			    uint64_t type)
 {
 	struct caller *caller;
+	int result = 0;
 	void *ours;
-	int result;
 
 	if (!atomic_load_explicit(&process.awake, memory_order_relaxed))
 		return chain__start(comm, handle, descriptor, type, NULL);
 	caller = caller__get();
 	ours = event__note(caller, comm, context, type, descriptor);
-	result = chain__start(comm, handle, descriptor, type, ours);
+	if (comm->chained)
+		result = chain__start(comm, handle, descriptor, type, ours);
+	else
+		*handle = ours;
 	if (ours && type & (ABI_KERNEL_LAUNCH | ABI_CE_COLL))
 		caller->launch.handle = *handle;
 	if (ours && type == ABI_GROUP)

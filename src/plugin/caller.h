@@ -11,6 +11,7 @@
 #include "plugin.h"
 
 struct caller {
+	_Atomic uintptr_t thread; /* whose it is; 0: nobody's */
 	uint32_t tid;
 	uint64_t tokens; /* numbers given out */
 	struct abi_names names;
@@ -19,6 +20,7 @@ struct caller {
 		uint32_t depth;
 		bool called; /* an API call was seen in it, so `captured` says something */
 		bool captured;
+		uint64_t time_ns; /* of the last API call, if one was seen */
 	} api;
 	struct {
 		void *handle; /* what NCCL was given; NULL: none under way */
@@ -37,21 +39,31 @@ struct caller {
 		void *handle, *context;
 		uint64_t launch, time_ns;
 	} group;
-};
+} __attribute__((aligned(64)));
+
+/*
+ * Thread-local storage, which for a library costs a call of the loader each time, stands behind a
+ * table that is looked up by the thread's own address. A thread keeps its place until it ends.
+ */
+#define N_CALLERS 256
+
+extern struct caller callers[N_CALLERS];
+
+struct caller *caller__find(struct caller *place, uintptr_t thread);
+
+static inline struct caller *caller__get(void)
+{
+	uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
+	struct caller *place = &callers[(thread >> 6 ^ thread >> 14) % N_CALLERS];
+
+	if (atomic_load_explicit(&place->thread, memory_order_relaxed) == thread)
+		return place;
+	return caller__find(place, thread);
+}
 
 static inline void *token__new(struct caller *caller, enum token_kind kind)
 {
 	return token__make(kind, (uint64_t)caller->tid << 20 ^ ++caller->tokens);
 }
-
-/* ---- launch.c ---- */
-
-/*
- * A kernel launch begins, or a collective by copy engines with its operation. A handle for NCCL, or
- * NULL where its end is of no interest.
- */
-void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
-		    const struct note *copies);
-void launch__stop(struct caller *caller);
 
 #endif

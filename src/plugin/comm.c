@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "plugin.h"
+#include "comm.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -8,20 +8,20 @@
 
 #include "timer.h"
 
-static _Atomic(struct comm *) chunks[COMM_CHUNKS];
+_Atomic(struct comm *) comm_chunks[COMM_CHUNKS];
 static _Atomic uint64_t last_id;
 static _Atomic uint32_t n_rings;
 
 static struct comm *chunk__need(uint32_t i)
 {
-	struct comm *none = NULL, *chunk = atomic_load(&chunks[i]);
+	struct comm *none = NULL, *chunk = atomic_load(&comm_chunks[i]);
 
 	if (chunk)
 		return chunk;
 	chunk = calloc(COMM_CHUNK, sizeof(*chunk));
 	if (!chunk)
 		return NULL;
-	if (atomic_compare_exchange_strong(&chunks[i], &none, chunk))
+	if (atomic_compare_exchange_strong(&comm_chunks[i], &none, chunk))
 		return chunk;
 	free(chunk);
 	return none;
@@ -80,6 +80,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	comm->counted_launches = 0;
 	atomic_store(&comm->timed_ns, 0);
 	atomic_store(&comm->launched_ns, 0);
+	atomic_store(&comm->untimed_until_ns, 0);
 	atomic_store(&comm->has_channels, false);
 	return comm;
 }
@@ -98,25 +99,6 @@ void comm__publish(struct comm *comm)
 void *comm__context(const struct comm *comm)
 {
 	return (void *)(uintptr_t)(TOKEN_TAG | (uint64_t)comm->live_generation << 16 | comm->index);
-}
-
-struct comm *comm__get(void *context)
-{
-	uint64_t token = (uint64_t)(uintptr_t)context;
-	uint32_t index = token & 0xffff;
-	struct comm *chunk;
-
-	if (!token__is_ours(context) || index >= COMM_SLOTS)
-		return NULL;
-	chunk = atomic_load_explicit(&chunks[index / COMM_CHUNK], memory_order_acquire);
-	if (!chunk)
-		return NULL;
-	chunk += index % COMM_CHUNK;
-	if (atomic_load_explicit(&chunk->generation, memory_order_acquire) !=
-		    (uint32_t)(token >> 16) ||
-	    atomic_load_explicit(&chunk->state, memory_order_acquire) != COMM_LIVE)
-		return NULL;
-	return chunk;
 }
 
 /* NCCL may be unloaded as soon as this returns: the thread must be done with its mask. */
@@ -170,7 +152,7 @@ struct ring *comm__need_ring(struct comm *comm)
 struct comm *comm__next(uint32_t *index)
 {
 	while (*index < COMM_SLOTS) {
-		struct comm *chunk = atomic_load(&chunks[*index / COMM_CHUNK]);
+		struct comm *chunk = atomic_load(&comm_chunks[*index / COMM_CHUNK]);
 		struct comm *comm = chunk ? &chunk[*index % COMM_CHUNK] : NULL;
 
 		if (!chunk)
@@ -188,24 +170,21 @@ void comm__lost(struct comm *comm, enum nbp_loss reason)
 	control__add(&nccl_bpftrace_control.lost[reason], 1);
 }
 
-bool comm__note(struct comm *comm, struct note *note)
+struct note *comm__no_place(struct comm *comm, enum nbp_loss reason)
 {
-	static const enum nbp_loss reasons[] = {
-		[RING_FULL] = NBP_LOSS_RING_FULL,
-		[RING_BUSY] = NBP_LOSS_CONTENTION,
-	};
-	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
-	enum ring_result result;
+	comm__lost(comm, reason);
+	return NULL;
+}
 
-	if (!ring) {
-		comm__lost(comm, NBP_LOSS_NOT_READY);
+bool comm__note(struct comm *comm, const struct note *note)
+{
+	struct note *cell = comm__place(comm);
+
+	if (!cell)
 		return false;
-	}
-	note->generation = (uint16_t)comm->live_generation;
-	result = ring__push(ring, note);
-	if (result != RING_OK)
-		comm__lost(comm, reasons[result]);
-	return result == RING_OK;
+	note__copy(cell, note);
+	comm__tell(comm, cell);
+	return true;
 }
 
 int comm__mask(const struct comm *comm)

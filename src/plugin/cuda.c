@@ -15,6 +15,7 @@ static struct {
 	bool refused;	    /* a function is missing */
 	bool at_exit;
 	uint64_t looked_ns;
+	CUcontext within; /* while it is inside */
 } driver;
 
 bool cuda__usable(void)
@@ -90,7 +91,7 @@ bool cuda__load(void)
 }
 
 /* Sequentially consistent against cuda__end(): either it sees `inside`, or this sees `ending`. */
-int cuda__enter(CUcontext context)
+static int driver__enter(CUcontext context)
 {
 	int mode = CAPTURE_MODE_RELAXED, error = -1;
 
@@ -103,12 +104,25 @@ int cuda__enter(CUcontext context)
 		error = cuda.exchange_capture_mode(&mode);
 	if (!error)
 		error = cuda.ctx_set_current(context);
+	return error;
+}
+
+int cuda__enter(CUcontext context)
+{
+	int error;
+
+	if (driver.within == context)
+		return atomic_load(&process.ending) ? -1 : 0;
+	error = driver__enter(context);
 	if (error)
-		atomic_store(&driver.inside, false);
+		cuda__leave();
+	else
+		driver.within = context;
 	return error;
 }
 
 void cuda__leave(void)
 {
+	driver.within = NULL;
 	atomic_store(&driver.inside, false);
 }

@@ -3,7 +3,7 @@
  * What goes onto a stream at one time: a kernel with all operations of a plan, or a collective that
  * copy engines do.
  */
-#include "caller.h"
+#include "launch.h"
 
 static void launch__drop(struct caller *caller)
 {
@@ -25,18 +25,9 @@ static uint8_t launch__capture(const struct caller *caller)
 static void launch__tell(struct caller *caller, struct comm *comm)
 {
 	const struct launch_timing *timing = &caller->launch.timing;
-	struct note note = {
-		.kind = NBP_KIND_LAUNCH,
-		.tid = caller->tid,
-		.time_ns = caller->launch.time_ns,
-		.number = caller->launch.number,
-		.stream = caller->launch.stream,
-		.function = timing->timing,
-		.datatype = caller->launch.capture,
-		.extra = timing->pair,
-	};
 
-	if (!comm__note(comm, &note) && timing->timing == NBP_TIMED)
+	if (!launch__note(comm, caller, timing->timing, caller->launch.capture, timing->pair) &&
+	    timing->timing == NBP_TIMED)
 		timing__give_back(timing->pair);
 	if (caller->launch.copies) {
 		caller->launch.operation.launch = caller->launch.number;
@@ -63,8 +54,7 @@ void *launch__start(struct caller *caller, struct comm *comm, void *context, uin
 	caller->launch.copies = copies;
 	if (copies)
 		caller->launch.operation = *copies;
-	caller->launch.number =
-		atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
+	caller->launch.number = launch__number(comm);
 	caller->launch.time_ns = now_ns();
 	timing__begin(comm, stream, captured, caller->launch.time_ns, &caller->launch.timing);
 	caller->launch.capture = launch__capture(caller);

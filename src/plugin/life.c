@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How a communicator comes and goes. */
-#include "plugin.h"
+#include "comm.h"
 
 #include <string.h>
 

@@ -12,13 +12,17 @@
 #define LOOK_AFTER_NS (250 * NS_PER_MS)	  /* most launches are over by then */
 #define LOOK_EVERY_NS (100 * NS_PER_MS)
 #define TELL_EVERY_NS (1 * NS_PER_SECOND)
-#define N_PENDING     1024 /* as many as there are pairs of events */
+#define POLL_EVERY_NS (20 * NS_PER_MS) /* each call may hold up the job's */
+#define N_FEW	      16	       /* at 1 % there are no more by then */
+#define N_PENDING     1024	       /* as many as there are pairs of events */
 
 struct pending {
 	struct comm *comm;
 	struct note note;
 	struct pending_state {
 		uint64_t round; /* in which it was read */
+		enum timing_result result;
+		struct timing_times times;
 		uint32_t n_operations;
 		uint64_t run_first; /* launches from that on are on its stream */
 		struct under_way under_way;
@@ -29,6 +33,7 @@ struct pending {
 static struct {
 	struct pending list[N_PENDING];
 	int n;
+	uint64_t polled_ns;
 } pendings;
 
 bool pending__any(void)
@@ -121,15 +126,54 @@ static void comm__done(struct comm *comm, uint64_t launch)
 		comm->done_launch = launch;
 }
 
-/* False: it stays. */
-static bool pending__finish(struct pending *p, const struct round *round)
+/* It is behind one that is not: known without asking. */
+static bool pending__is_behind(const struct pending *p, uint64_t round)
 {
-	struct timing_times times = {.clock_error_ns = NBP_UNKNOWN};
+	return p->comm->unfinished.round == round && p->comm->unfinished.stream == p->note.stream &&
+	       p->comm->unfinished.launch < p->note.number;
+}
+
+static enum timing_result pending__ask(struct pending *p, const struct round *round)
+{
 	enum timing_result result;
 
 	if (p->state.round == round->number && !p->comm->closing_since_ns)
-		return false; /* its operations may not all have been read */
-	result = timing__poll(p->note.extra, p->note.time_ns, &times);
+		return TIMING_PENDING; /* its operations may not all have been read */
+	if (pending__is_behind(p, round->number))
+		return TIMING_PENDING;
+	result = timing__poll(p->note.extra, p->note.time_ns, &p->state.times);
+	if (result == TIMING_PENDING && p->comm->unfinished.round != round->number) {
+		p->comm->unfinished.round = round->number;
+		p->comm->unfinished.stream = p->note.stream;
+		p->comm->unfinished.launch = p->note.number;
+	}
+	return result;
+}
+
+/* GPU by GPU: each has to be gone to. */
+static void pending__ask_all(const struct round *round)
+{
+	int left = pendings.n;
+
+	for (uint32_t gpu = 0; left; gpu++) {
+		for (int i = 0; i < pendings.n; i++) {
+			struct pending *p = &pendings.list[i];
+
+			if (timing__gpu(p->note.extra) != gpu)
+				continue;
+			p->state.result = pending__ask(p, round);
+			left--;
+		}
+	}
+	cuda__leave();
+}
+
+/* False: it stays. */
+static bool pending__finish(struct pending *p, const struct round *round)
+{
+	enum timing_result result = p->state.result;
+	struct timing_times *times = &p->state.times;
+
 	if (result == TIMING_PENDING && !pending__is_given_up(p, round->now_ns))
 		return false;
 	if (result == TIMING_PENDING)
@@ -141,8 +185,8 @@ static bool pending__finish(struct pending *p, const struct round *round)
 	if (result == TIMING_INVALID)
 		comm__lost(p->comm, NBP_LOSS_TIMING_INVALID);
 	if (result == TIMING_DONE)
-		pending__complete(p, &times);
-	batch__finished(round->batch, p->comm, &p->note, result == TIMING_DONE ? &times : NULL,
+		pending__complete(p, times);
+	batch__finished(round->batch, p->comm, &p->note, result == TIMING_DONE ? times : NULL,
 			p->state.n_operations);
 	p->comm->n_pending--;
 	return true;
@@ -199,10 +243,26 @@ static void pending__look_at_oldest(const struct round *round)
 	}
 }
 
+static bool pending__is_due(uint64_t now)
+{
+	if (now - pendings.polled_ns >= POLL_EVERY_NS || pendings.n > N_FEW ||
+	    atomic_load(&process.ending))
+		return true;
+	for (int i = 0; i < pendings.n; i++) {
+		if (pendings.list[i].comm->closing_since_ns)
+			return true; /* perhaps the last round */
+	}
+	return false;
+}
+
 void pending__poll(const struct round *round)
 {
 	int kept = 0;
 
+	if (!pendings.n || !pending__is_due(round->now_ns))
+		return;
+	pendings.polled_ns = round->now_ns;
+	pending__ask_all(round);
 	for (int i = 0; i < pendings.n; i++) {
 		struct pending *p = &pendings.list[i], *to = &pendings.list[kept];
 
@@ -216,4 +276,5 @@ void pending__poll(const struct round *round)
 	}
 	pendings.n = kept;
 	pending__look_at_oldest(round);
+	cuda__leave();
 }

@@ -3,7 +3,8 @@
  * The plugin's parts and the way through them:
  *
  *	NCCL's threads   entry.c     one table per ABI version
- *	                 callback.c  event -> note in the communicator's ring
+ *	                 callback.c  event -> note in the communicator's ring (comm.h)
+ *	                 caller.c    what is kept of a thread
  *	                 launch.c, timing.c  CUDA events around what is launched
  *	                 timer.c     NCCL's own GPU timer, on request
  *	own thread       thread.c    semaphore -> mask; knobs; the end
@@ -52,6 +53,7 @@ struct process {
 	atomic_bool ending;	    /* exit() runs: no CUDA any more */
 	_Atomic uint64_t n_inits;   /* communicators made */
 	_Atomic uint64_t timer_for; /* n_inits + 1 that NCCL's GPU timer was switched on for */
+	_Atomic uint64_t round_ns;  /* when the thread last looked around */
 };
 
 extern struct process process;
@@ -104,8 +106,8 @@ struct comm {
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;
 	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
-	/* when a launch was last timed, and made */
-	_Atomic uint64_t timed_ns, launched_ns;
+	/* when a launch was last timed, and made; none is timed before */
+	_Atomic uint64_t timed_ns, launched_ns, untimed_until_ns;
 	atomic_bool has_channels; /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
@@ -127,24 +129,27 @@ struct comm {
 	uint64_t oldest_pending; /* pending.c's, for a moment */
 	uint64_t done_launch;	 /* launches up to this number are done */
 	struct {
+		uint64_t round, stream, launch;
+	} unfinished; /* the first that was found so in a round */
+	struct {
 		uint64_t stream, first, last;
 	} run; /* the last launches, of which all numbers came, on one stream */
 	uint64_t counted_launches;
 };
 
-_Static_assert(sizeof(struct comm) <= 704, "bytes per communicator");
+_Static_assert(sizeof(struct comm) <= 744, "bytes per communicator");
 
 struct comm *comm__create(const struct abi_version *abi);
 void comm__publish(struct comm *comm);
 void *comm__context(const struct comm *comm);
-struct comm *comm__get(void *context); /* NULL: none, or finalised */
-bool comm__close(struct comm *comm);   /* false: it was closed already */
+bool comm__close(struct comm *comm); /* false: it was closed already */
 void comm__free(struct comm *comm);
 struct ring *comm__need_ring(struct comm *comm);
 struct comm *comm__next(uint32_t *index); /* walks every slot in use; NULL at the end */
 void comm__lost(struct comm *comm, enum nbp_loss reason);
-bool comm__note(struct comm *comm,
-		struct note *note);	 /* false: it found no place, and is counted */
+/* There is no place for a note. Returns NULL. */
+struct note *comm__no_place(struct comm *comm, enum nbp_loss reason);
+bool comm__note(struct comm *comm, const struct note *note); /* false: it found no place */
 int comm__mask(const struct comm *comm); /* this plugin's part of what NCCL is to call now */
 void comm__set_mask(struct comm *comm);
 
@@ -160,7 +165,7 @@ void process__end(void); /* exit() runs */
 
 struct launch_timing {
 	enum nbp_timing timing;
-	uint16_t pair;	/* with NBP_TIMED */
+	uint16_t pair;	/* with NBP_TIMED, else 0 */
 	uint32_t stamp; /* of the pair's owner */
 	uint64_t spent_ns;
 };
@@ -186,9 +191,12 @@ struct timing_times {
 };
 
 void timing__serve(uint64_t now); /* makes events, compares clocks, takes back what was lost */
+uint32_t timing__gpu(uint16_t pair);
+/* They leave the thread in the driver: cuda__leave() when there is no more to ask. */
 enum timing_result timing__poll(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
 /* Has its stream come to it? With TIMING_DONE: start_ns, clock_error_ns. */
 enum timing_result timing__look(uint16_t pair, uint64_t launched_ns, struct timing_times *ret);
+void cuda__leave(void);
 void cuda__end(void); /* no more calls of the driver, and none under way */
 bool timing__device(uint32_t gpu, int32_t *ret_device, uint8_t ret_uuid[16]);
 

@@ -104,14 +104,11 @@ static bool time__is_sound(float ms, uint64_t since_ns)
 	return ms > 0 && ms * 1e6 <= (double)(since_ns + NS_PER_MS + (since_ns >> FLOAT_BITS));
 }
 
-static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
-				      struct timing_times *ret)
+static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, float ms,
+				      uint64_t launched_ns, struct timing_times *ret)
 {
 	uint64_t now = now_ns();
-	float ms = -1;
 
-	if (cuda.event_elapsed(&ms, pair->start, pair->end))
-		return TIMING_FAILED;
 	memset(ret, 0, sizeof(*ret));
 	ret->clock_error_ns = NBP_UNKNOWN;
 	if (!time__is_sound(ms, now - launched_ns))
@@ -125,18 +122,23 @@ static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, uint64
 	return TIMING_DONE;
 }
 
+/*
+ * The time between the two says whether both have come. As few calls as that: each may take a lock
+ * of the driver's that a thread of the job wants.
+ */
 static enum timing_result pair__poll(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
 				     struct timing_times *ret)
 {
 	enum timing_result result = TIMING_FAILED;
-	int error = cuda.event_query(pair->end);
+	float ms = -1;
+	int error = cuda.event_elapsed(&ms, pair->start, pair->end);
 
 	if (error == CUDA_NOT_READY)
 		return TIMING_PENDING;
-	if (!error)
-		result = pair__times(gpu, pair, launched_ns, ret);
-	if (result == TIMING_FAILED)
+	if (error)
 		gpu__fail(gpu);
+	else
+		result = pair__times(gpu, pair, ms, launched_ns, ret);
 	pair__free(pair);
 	return result;
 }
@@ -144,15 +146,12 @@ static enum timing_result pair__poll(struct gpu *gpu, struct pair *pair, uint64_
 enum timing_result timing__poll(uint16_t index, uint64_t launched_ns, struct timing_times *ret)
 {
 	struct gpu *gpu = &gpus[index / N_PAIRS];
-	enum timing_result result;
 
 	if (atomic_load(&gpu->state) != GPU_READY || !gpu__enter(gpu)) {
 		timing__give_back(index);
 		return TIMING_FAILED;
 	}
-	result = pair__poll(gpu, pair__get(index), launched_ns, ret);
-	cuda__leave();
-	return result;
+	return pair__poll(gpu, pair__get(index), launched_ns, ret);
 }
 
 static enum timing_result pair__look(struct gpu *gpu, struct pair *pair, uint64_t launched_ns,
@@ -175,13 +174,15 @@ static enum timing_result pair__look(struct gpu *gpu, struct pair *pair, uint64_
 enum timing_result timing__look(uint16_t index, uint64_t launched_ns, struct timing_times *ret)
 {
 	struct gpu *gpu = &gpus[index / N_PAIRS];
-	enum timing_result result;
 
 	if (atomic_load(&gpu->state) != GPU_READY || !gpu__enter(gpu))
 		return TIMING_FAILED;
-	result = pair__look(gpu, pair__get(index), launched_ns, ret);
-	cuda__leave();
-	return result;
+	return pair__look(gpu, pair__get(index), launched_ns, ret);
+}
+
+uint32_t timing__gpu(uint16_t index)
+{
+	return index / N_PAIRS;
 }
 
 bool timing__device(uint32_t index, int32_t *ret_device, uint8_t ret_uuid[16])

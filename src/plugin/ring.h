@@ -83,7 +83,11 @@ static inline void note__copy(struct note *to, const struct note *from)
 	to->detail = from->detail;
 }
 
-static inline enum ring_result ring__push(struct ring *ring, const struct note *note)
+/*
+ * With RING_OK *ret_cell is the caller's to write: all of it but the turn, and then
+ * note__publish(). Until then the reader waits there.
+ */
+static inline enum ring_result ring__reserve(struct ring *ring, struct note **ret_cell)
 {
 	uint64_t mask = (1ULL << ring->bits) - 1;
 
@@ -99,12 +103,18 @@ static inline enum ring_result ring__push(struct ring *ring, const struct note *
 									   memory_order_relaxed,
 									   memory_order_relaxed))
 			continue;
-		note__copy(cell, note);
-		atomic_store_explicit(&cell->turn, turn + 1, memory_order_release);
 		__builtin_prefetch(&ring->cells[(at + RING_AHEAD) & mask], 1);
+		*ret_cell = cell;
 		return RING_OK;
 	}
 	return RING_BUSY;
+}
+
+static inline void note__publish(struct note *cell)
+{
+	uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_relaxed);
+
+	atomic_store_explicit(&cell->turn, turn + 1, memory_order_release);
 }
 
 /* Not from two threads at once. */

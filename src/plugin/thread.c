@@ -69,6 +69,7 @@ static void thread__look(uint64_t now)
 		thread.asleep_since_ns = now;
 	if (raised)
 		thread.asleep_since_ns = 0;
+	atomic_store_explicit(&process.round_ns, now, memory_order_relaxed);
 	atomic_store(&process.awake, raised);
 	__atomic_store_n(&nccl_bpftrace_control.awake, raised, __ATOMIC_RELAXED);
 	timer__serve(now);

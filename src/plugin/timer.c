@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "comm.h"
+
 #define N_PLACES   4096 /* operations under way; a power of two */
 #define PROBES	   64
 #define N_CHANNELS 64

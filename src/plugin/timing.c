@@ -79,14 +79,20 @@ static enum nbp_timing stream__ask(struct gpu *gpu, uint64_t stream)
 	return NBP_NOT_TIMED_ERROR;
 }
 
-/* No call of the driver where the communicator's GPU, as it was last time, has no budget left. */
+/*
+ * No call of the driver where the communicator's GPU, as it was last time, has no budget left; nor
+ * another look at the budget until it may have some.
+ */
 static bool comm__has_budget(struct comm *comm, uint64_t now, const struct claim *claim)
 {
 	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
+	uint64_t opens_ns;
 
-	return !gpu ||
-	       atomic_load_explicit(&gpus[gpu - 1].state, memory_order_relaxed) != GPU_READY ||
-	       budget__has(&gpus[gpu - 1].budget, now, claim);
+	if (!gpu || atomic_load_explicit(&gpus[gpu - 1].state, memory_order_relaxed) != GPU_READY)
+		return true;
+	opens_ns = budget__opens_ns(&gpus[gpu - 1].budget, now, claim);
+	atomic_store_explicit(&comm->untimed_until_ns, opens_ns, memory_order_relaxed);
+	return opens_ns <= now;
 }
 
 /* With every launch: when the one before it was is part of the answer. */

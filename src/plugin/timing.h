@@ -43,11 +43,11 @@ bool cuda__usable(void);
 bool cuda__load(void); /* the plugin's thread only; looks again at most once a second */
 
 /*
- * The plugin's thread, around its calls: in relaxed capture mode, with the context current.
- * 0 or CUDA's error; -1: no more, the process is ending.
+ * The plugin's thread, before its calls: in relaxed capture mode, with the context current, where
+ * it stays until it goes to another or leaves. 0 or CUDA's error; -1: no more, the process is
+ * ending.
  */
 int cuda__enter(CUcontext context);
-void cuda__leave(void);
 
 /* How a GPU's events lie on the host's clock. */
 struct clock {

@@ -153,28 +153,42 @@ int cuEventRecord(struct fake_event *event, struct fake_stream *stream)
 	return 0;
 }
 
-int cuEventQuery(struct fake_event *event)
+static int fails(const struct fake_event *event)
+{
+	void *context = atomic_load(&fake_cuda.fails_in);
+
+	return !context || event->context == context;
+}
+
+/* A look at an event. */
+static int look(const struct fake_event *event)
 {
 	int error = unsafe_call();
 
 	atomic_fetch_add(&fake_cuda.n_event_queries, 1);
 	if (error)
 		return error;
-	if (atomic_load(&fake_cuda.fail_query))
+	if (atomic_load(&fake_cuda.fail_query) && fails(event))
 		return atomic_load(&fake_cuda.fail_query);
 	return now_ns() >= atomic_load(&event->done_ns) ? 0 : NOT_READY;
+}
+
+int cuEventQuery(struct fake_event *event)
+{
+	return look(event);
 }
 
 int cuEventElapsedTime(float *ms, struct fake_event *from, struct fake_event *to)
 {
 	uint64_t a = atomic_load(&from->done_ns), b = atomic_load(&to->done_ns);
+	int error;
 
 	if (!a || !b)
 		return INVALID_HANDLE;
-	if (now_ns() < a || now_ns() < b)
-		return NOT_READY;
-	*ms = (float)((double)(int64_t)(b - a) / 1e6);
-	return 0;
+	error = look(a > b ? from : to);
+	if (!error)
+		*ms = (float)((double)(int64_t)(b - a) / 1e6);
+	return error;
 }
 
 void fake_launch(struct fake_stream *stream, uint64_t duration_ns)

@@ -11,7 +11,8 @@ struct fake_cuda {
 	atomic_int n_captures;	      /* under way in global mode */
 	atomic_int n_captures_broken; /* a call that breaks a capture: must stay 0 */
 	atomic_int n_wrong_context;   /* a call on an object of another context: must stay 0 */
-	atomic_int fail_query;	      /* error that cuEventQuery is to return */
+	atomic_int fail_query;	      /* error that a look at an event is to return */
+	void *_Atomic fails_in;	      /* a context; NULL: in all */
 	atomic_int context_destroyed;
 	atomic_uint record_cost_ns;
 };

@@ -204,7 +204,7 @@ TEST(v6_copy_engine_collective)
 	struct descriptor d = coll("AllGather", 9, 64);
 	struct nbp_record r, launch = {0};
 
-	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	set_budget(1000000);
 	put_u64(&d, 0, 4096);
 	put(&d, 104, &stream, sizeof(stream));
 	start(6, context, coll_api("AllGather", 64, stream, 0));
@@ -236,7 +236,7 @@ TEST(v6_copy_engine_collective)
 	fake_capture_end(stream);
 	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x3100, 3, NULL), 3);
 	CHECK_INT(atomic_load(&fake_cuda.n_captures_broken), 0);
-	__atomic_store_n(&control->budget_ppm, 10000, __ATOMIC_RELAXED);
+	set_budget(10000);
 	tables[6]->finalize(context);
 	to_sleep();
 }
@@ -251,7 +251,7 @@ TEST(calls_launches_and_operations_belong_together)
 	struct nbp_record api, launch, operation;
 	uint64_t first;
 
-	__atomic_store_n(&control->budget_ppm, 0, __ATOMIC_RELAXED);
+	set_budget(0);
 	ms_sleep(50);
 	forget_records();
 	for (int i = 0; i < 100; i++)
@@ -339,7 +339,7 @@ TEST(a_timed_launch_has_its_times)
 	struct nbp_record r = {0};
 	uint64_t before;
 
-	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	set_budget(1000000);
 	ms_sleep(30);
 	forget_records();
 	before = clock_ns();
@@ -425,7 +425,7 @@ TEST(a_capture_is_never_touched)
 	void *context = awake_comm(6, &mask, 0x4500, stream);
 	struct nbp_record r;
 
-	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	set_budget(1000000);
 	/* timed work under way, whose events the thread looks at while others capture */
 	one_collective(6, context, other, 0, 0, launch_1ms);
 	fake_capture_begin(stream);
@@ -537,7 +537,7 @@ TEST(a_launch_left_open_costs_no_events)
 	void *context = awake_comm(6, &mask, 0x5100, stream), *kernel;
 	struct nbp_record r;
 
-	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	set_budget(1000000);
 	for (int i = 0; i < 500; i++) /* more than there are events */
 		kernel = start(6, context, kernel_launch(stream));
 	tables[6]->stop(kernel);
@@ -623,7 +623,8 @@ TEST(the_driver_refuses)
 	stream = new_stream();
 	context = awake_comm(6, &mask, 0x5300, stream);
 	errors = lost(NBP_LOSS_TIMING_ERROR);
-	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	set_budget(1000000);
+	atomic_store(&fake_cuda.fails_in, cuda_context);
 	atomic_store(&fake_cuda.fail_query, 719);
 	one_collective(6, context, stream, 1, 0, launch_20us);
 	for (int i = 0; i < 500 && lost(NBP_LOSS_TIMING_ERROR) == errors; i++)
@@ -652,7 +653,7 @@ TEST(finalize_with_work_under_way)
 		void *context = awake_comm(6, &mask, 0x6000 + i, i ? NULL : stream);
 		uint64_t before;
 
-		__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+		set_budget(1000000);
 		fake_launch(stream, i ? 30000000 : 1500000000);
 		for (int k = 0; k < 10; k++)
 			one_collective(6, context, stream, k, 0, launch_20us);
@@ -665,7 +666,91 @@ TEST(finalize_with_work_under_way)
 	to_sleep();
 }
 
+/* ---- when ---- */
+
+/* An untimed launch has its call's time, unless time has gone by since. */
+TEST(an_untimed_launch_is_made_when_it_is_called)
+{
+	int mask;
+	struct fake_stream *stream = new_stream();
+	void *context = awake_comm(6, &mask, 0x6100, stream);
+	struct nbp_record api, launch;
+	bool same = false;
+
+	set_budget(0);
+	for (int i = 0; i < 100 && !same; i++) { /* the plugin's thread may look around meanwhile */
+		forget_records();
+		one_collective(6, context, stream, i, 0, NULL);
+		CHECK_INT(wait_records(NBP_KIND_LAUNCH, 0x6100, 1, &launch), 1);
+		CHECK_INT(wait_records(NBP_KIND_API, 0x6100, 1, &api), 1);
+		CHECK(launch.time_ns >= api.time_ns);
+		CHECK_INT(launch.launch.timing, NBP_NOT_TIMED_BUDGET);
+		same = launch.time_ns == api.time_ns;
+	}
+	CHECK(same);
+	forget_records();
+	start(6, context, group_api(1));
+	start(6, context, coll_api("AllReduce", 1000, stream, 0));
+	ms_sleep(100);
+	start(6, context, kernel_launch(stream));
+	CHECK_INT(wait_records(NBP_KIND_LAUNCH, 0x6100, 1, &launch), 1);
+	CHECK_INT(wait_records(NBP_KIND_API, 0x6100, 1, &api), 1);
+	CHECK(launch.time_ns - api.time_ns >= 100 * 1000000);
+	tables[6]->finalize(context);
+	to_sleep();
+}
+
 /* ---- many threads ---- */
+
+#define N_AT_ONCE 300 /* more than have a place of their own */
+
+static pthread_barrier_t all_are_there;
+
+/* Says who it is, three times, and twice that others are there, too. */
+static void *say_who(void *context)
+{
+	uint64_t tid = gettid();
+
+	for (int i = 0; i < 3; i++) {
+		start(6, context, coll_api("AllReduce", tid, NULL, 0));
+		if (i < 2)
+			pthread_barrier_wait(&all_are_there);
+	}
+	return NULL;
+}
+
+static void many_say_who(void *context, int n)
+{
+	pthread_t threads[N_AT_ONCE];
+
+	pthread_barrier_init(&all_are_there, NULL, n);
+	for (int i = 0; i < n; i++)
+		pthread_create(&threads[i], NULL, say_who, context);
+	for (int i = 0; i < n; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&all_are_there);
+}
+
+/* Also one that stands where another stood before. */
+TEST(threads_are_told_apart)
+{
+	int mask;
+	void *context = awake_comm(6, &mask, 0x6200, NULL);
+
+	many_say_who(context, N_AT_ONCE);
+	for (int i = 0; i < 50; i++)
+		many_say_who(context, 1);
+	many_say_who(context, N_AT_ONCE);
+	CHECK_INT(wait_records(NBP_KIND_API, 0x6200, 6 * N_AT_ONCE + 150, NULL),
+		  6 * N_AT_ONCE + 150);
+	for (int i = 0; i < 6 * N_AT_ONCE + 150; i++) {
+		struct nbp_record r = nth_record(NBP_KIND_API, 0x6200, i);
+
+		CHECK_INT(r.tid, r.api.count);
+	}
+	tables[6]->finalize(context);
+	to_sleep();
+}
 
 #define N_THREADS 16
 #define N_SHARED  4
@@ -706,7 +791,7 @@ TEST(sixteen_threads_on_shared_communicators)
 {
 	pthread_t threads[N_THREADS];
 
-	__atomic_store_n(&control->budget_ppm, 100000, __ATOMIC_RELAXED);
+	set_budget(100000);
 	for (int i = 0; i < N_SHARED; i++)
 		atomic_store(&shared[i], init(6, &shared_mask, 0x7000 + i, "shared"));
 	raise_semaphore(1);

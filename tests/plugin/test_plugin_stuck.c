@@ -40,7 +40,7 @@ static void launch_hour(void *stream)
 static void collective(int version, void *context, struct fake_stream *stream, uint64_t sequence,
 		       void (*launch)(void *))
 {
-	__atomic_store_n(&control->budget_ppm, 1000000, __ATOMIC_RELAXED);
+	set_budget(1000000);
 	one_collective(version, context, stream, sequence, 0, launch);
 }
 
@@ -241,7 +241,7 @@ TEST(what_was_before_it_is_done)
 	void *context = awake_comm(6, &mask, 0x8480, stream);
 	struct nbp_record r = {0};
 
-	__atomic_store_n(&control->budget_ppm, 0, __ATOMIC_RELAXED);
+	set_budget(0);
 	for (uint64_t i = 0; i < 3; i++)
 		one_collective(6, context, stream, i, 0, launch_20us);
 	fake_launch(stream, HOUR);
@@ -254,7 +254,7 @@ TEST(what_was_before_it_is_done)
 	pass(HOUR + SECOND);
 	CHECK_INT(wait_finished(0x8480, 1, NULL), 1);
 	forget_records();
-	__atomic_store_n(&control->budget_ppm, 0, __ATOMIC_RELAXED);
+	set_budget(0);
 	one_collective(6, context, other, 6, 0, launch_20us);
 	collective(6, context, stream, 7, launch_hour);
 	CHECK(wait_phase(0x8480, NBP_STARTED, 1, &r));

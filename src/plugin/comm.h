@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What every callback does with its communicator: inline, for little of it is in a cache by then.
+ */
+#ifndef NCCL_BPFTRACE_PLUGIN_COMM_H
+#define NCCL_BPFTRACE_PLUGIN_COMM_H
+
+#include "plugin.h"
+
+extern _Atomic(struct comm *) comm_chunks[COMM_CHUNKS];
+
+/* NULL: none, or finalised */
+static inline struct comm *comm__get(void *context)
+{
+	uint64_t token = (uint64_t)(uintptr_t)context;
+	uint32_t index = token & 0xffff;
+	struct comm *comm;
+
+	if (!token__is_ours(context) || index >= COMM_SLOTS)
+		return NULL;
+	comm = atomic_load_explicit(&comm_chunks[index / COMM_CHUNK], memory_order_acquire);
+	if (!comm)
+		return NULL;
+	comm += index % COMM_CHUNK;
+	if (atomic_load_explicit(&comm->generation, memory_order_acquire) !=
+		    (uint32_t)(token >> 16) ||
+	    atomic_load_explicit(&comm->state, memory_order_acquire) != COMM_LIVE)
+		return NULL;
+	return comm;
+}
+
+/*
+ * Where the next note goes, to be written there and then told: every member that note__copy()
+ * knows but the generation. NULL: nowhere, which is counted.
+ */
+static inline struct note *comm__place(struct comm *comm)
+{
+	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
+	struct note *cell = NULL;
+	enum ring_result result;
+
+	if (!ring)
+		return comm__no_place(comm, NBP_LOSS_NOT_READY);
+	result = ring__reserve(ring, &cell);
+	if (result == RING_OK)
+		return cell;
+	return comm__no_place(comm, result == RING_FULL ? NBP_LOSS_RING_FULL : NBP_LOSS_CONTENTION);
+}
+
+static inline void comm__tell(const struct comm *comm, struct note *cell)
+{
+	cell->generation = (uint16_t)comm->live_generation;
+	note__publish(cell);
+}
+
+#endif

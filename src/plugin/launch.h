@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Kernel launches, and collectives by copy engines. */
+#ifndef NCCL_BPFTRACE_PLUGIN_LAUNCH_H
+#define NCCL_BPFTRACE_PLUGIN_LAUNCH_H
+
+#include "caller.h"
+#include "comm.h"
+
+/*
+ * A kernel launch begins, or a collective by copy engines with its operation. A handle for NCCL, or
+ * NULL where its end is of no interest.
+ */
+void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
+		    const struct note *copies);
+void launch__stop(struct caller *caller);
+
+static inline uint64_t launch__number(struct comm *comm)
+{
+	return atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
+}
+
+/* False: there is no place for it. */
+static inline bool launch__note(struct comm *comm, const struct caller *caller,
+				enum nbp_timing timing, enum nbp_capture capture, uint16_t pair)
+{
+	struct note *note = comm__place(comm);
+
+	if (!note)
+		return false;
+	note->kind = NBP_KIND_LAUNCH;
+	note->tid = caller->tid;
+	note->time_ns = caller->launch.time_ns;
+	note->number = caller->launch.number;
+	note->stream = caller->launch.stream;
+	note->count = 0;
+	note->launch = 0;
+	note->group = 0;
+	note->root = 0;
+	note->function = timing;
+	note->datatype = capture;
+	note->detail = 0;
+	note->extra = pair;
+	comm__tell(comm, note);
+	return true;
+}
+
+/*
+ * Most launches: there is no budget to time them, as is known without looking at the clock. They
+ * are made when they were called, as well as that is known: up to the thread's last round. False:
+ * it must be looked at.
+ */
+static inline bool launch__is_untimed(const struct caller *caller, const struct comm *comm)
+{
+	uint64_t called_ns = caller->api.time_ns;
+
+	return caller->api.called && !caller->api.captured && !caller->launch.handle &&
+	       called_ns < atomic_load_explicit(&comm->untimed_until_ns, memory_order_relaxed) &&
+	       called_ns >= atomic_load_explicit(&process.round_ns, memory_order_relaxed);
+}
+
+static inline void launch__pass(struct caller *caller, struct comm *comm, void *context,
+				uint64_t stream)
+{
+	caller->launch.time_ns = caller->api.time_ns;
+	caller->launch.number = launch__number(comm);
+	caller->launch.stream = stream;
+	atomic_store_explicit(&comm->launched_ns, caller->launch.time_ns, memory_order_relaxed);
+	launch__note(comm, caller, NBP_NOT_TIMED_BUDGET, NBP_CAPTURED_NO, 0);
+	caller->launched.context = context;
+	caller->launched.number = caller->launch.number;
+}
+
+#endif
