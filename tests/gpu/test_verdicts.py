@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
 The public cases about verdicts with PyTorch on two GPUs: state, culprit, operation, number, and the
-seconds from the fault to the culprit's name. All jobs of a test run side by side on the same GPUs.
+seconds from the fault to the culprit's name. Jobs of a test run side by side on the same GPUs.
 
 NBT_LONG=1 NBT_TEST_SECONDS=900: the pauses in full, 10 and 5 minutes, too. NBT_DRY=1: with simulated
 jobs in place of PyTorch's, where there is no GPU: the test of this test.
@@ -195,18 +195,22 @@ def run(plugin):
     for case in pauses:
         case.job.go()
     follow(goers, 30, least=STEPS / 20 + 15)
-    follow(hangers, STEPS / 20 + STUCK_AFTER + 15, least=STEPS / 20 + STUCK_AFTER + 8)
     left = STEPS / 20 + max(IDLE, PAUSE + 15) - (time.monotonic() - begin)
-    finish(patient, pauses, max(left, 1), [*goers, *hangers])
+    idle = wait_out(patient, pauses, max(left, 1))
+    # last: what hangs on a GPU makes it late for all others that are on it
+    follow(hangers, STEPS / 20 + STUCK_AFTER + 15, least=STEPS / 20 + STUCK_AFTER + 8)
+    judge([*goers, *hangers, *pauses], idle)
 
 
-def finish(patient, pauses, seconds, others=()):
-    """The first of those that pause is idle to the end."""
+def wait_out(patient, pauses, seconds):
+    """The state of the first of those that pause, which is idle to the end."""
     verdicts.watch(patient, pauses, seconds, least=seconds)
-    everything = [*others, *pauses]
-    verdicts.report(everything)
-    bad = [case.name for case in everything if case.finding.outcome != "right"]
-    idle = patient.pictures()[1].get(pauses[0].comm)
+    return patient.pictures()[1].get(pauses[0].comm)
+
+
+def judge(cases, idle):
+    verdicts.report(cases)
+    bad = [case.name for case in cases if case.finding.outcome != "right"]
     assert not bad and idle == {"idle"}, (bad, idle)
 
 
@@ -230,7 +234,7 @@ def test_pauses_in_full():
     patient = watcher(pauses)
     for case in pauses:
         case.job.go()
-    finish(patient, pauses, STEPS / 20 + idle)
+    judge(pauses, wait_out(patient, pauses, STEPS / 20 + idle))
 
 
 def late_watcher(job):
