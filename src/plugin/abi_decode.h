@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a descriptor says, for every call of NCCL: inline, and each version that is in use by its
- * struct. Only v1 to v3 go by a table (abi.c). */
+/*
+ * What a descriptor says, for every call of NCCL: inline, and each version that is in use by its
+ * struct. Only v1 to v3 go by a table (abi.c).
+ */
 #ifndef NCCL_BPFTRACE_PLUGIN_ABI_DECODE_H
 #define NCCL_BPFTRACE_PLUGIN_ABI_DECODE_H
 
-#include "abi.h"
 #include "abi_v5.h"
 #include "nccl_bpftrace_plugin.h"
 
@@ -20,14 +21,20 @@ ABI_INLINE uint32_t abi_channels__get(uint8_t channels)
 	return channels == NBP_UNKNOWN_U8 ? NBP_UNKNOWN : channels;
 }
 
-ABI_INLINE void abi__coll(const struct coll_v5 *d, struct abi_names *names, struct abi_event *e)
+ABI_INLINE void abi__collective(const struct collective_v5 *d, struct abi_names *names,
+				struct abi_event *e)
 {
 	e->sequence = d->sequence;
 	e->count = d->count;
 	e->root = d->root;
-	e->channels = abi_channels__get(d->channels);
 	e->function = abi_name__get(&names->function, ABI_FUNCTIONS, d->function);
 	e->datatype = abi_name__get(&names->datatype, ABI_DATATYPES, d->datatype);
+}
+
+ABI_INLINE void abi__coll(const struct coll_v5 *d, struct abi_names *names, struct abi_event *e)
+{
+	abi__collective(&d->call, names, e);
+	e->channels = abi_channels__get(d->channels);
 	e->algorithm = abi_name__get(&names->algorithm, ABI_ALGORITHMS, d->algorithm);
 	e->protocol = abi_name__get(&names->protocol, ABI_PROTOCOLS, d->protocol);
 }
@@ -55,39 +62,38 @@ ABI_INLINE void abi__task(const struct abi_version *v, uint64_t type, const void
 		abi__p2p(descriptor, names, e);
 }
 
+ABI_INLINE void abi__api(const struct api_v5 *d, struct abi_names *names, struct abi_event *e)
+{
+	e->count = d->count;
+	e->function = abi_name__get(&names->api_function, ABI_FUNCTIONS, d->function);
+	e->datatype = abi_name__get(&names->api_datatype, ABI_DATATYPES, d->datatype);
+}
+
 ABI_INLINE void abi__coll_api(const struct coll_api_v5 *d, struct abi_names *names,
 			      struct abi_event *e)
 {
-	e->count = d->count;
+	abi__api(&d->call, names, e);
 	e->root = d->root;
 	e->stream = (uintptr_t)d->stream;
 	e->captured = d->captured;
-	e->function = abi_name__get(&names->api_function, ABI_FUNCTIONS, d->function);
-	e->datatype = abi_name__get(&names->api_datatype, ABI_DATATYPES, d->datatype);
 }
 
 ABI_INLINE void abi__p2p_api(const struct p2p_api_v5 *d, struct abi_names *names,
 			     struct abi_event *e)
 {
-	e->count = d->count;
+	abi__api(&d->call, names, e);
 	e->root = NBP_NO_RANK;
 	e->stream = (uintptr_t)d->stream;
 	e->captured = d->captured;
-	e->function = abi_name__get(&names->api_function, ABI_FUNCTIONS, d->function);
-	e->datatype = abi_name__get(&names->api_datatype, ABI_DATATYPES, d->datatype);
 }
 
 /* Of an event of type CeColl; *e is zeroed. */
 ABI_INLINE void abi__ce_coll(const struct ce_coll_v6 *d, struct abi_names *names,
 			     struct abi_event *e)
 {
-	e->sequence = d->sequence;
-	e->count = d->count;
-	e->root = d->root;
+	abi__collective(&d->call, names, e);
 	e->channels = NBP_UNKNOWN;
 	e->stream = (uintptr_t)d->stream;
-	e->function = abi_name__get(&names->function, ABI_FUNCTIONS, d->function);
-	e->datatype = abi_name__get(&names->datatype, ABI_DATATYPES, d->datatype);
 	e->algorithm = NBP_COPY_ENGINE;
 	e->protocol = NBP_UNKNOWN_U8;
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "abi.h"
 #include "abi_v5.h"
 
 /*
@@ -81,10 +80,8 @@ struct p2p_v2 {
 };
 
 struct kernel_ch_v4 { /* v4's type has one byte */
-	uint64_t type;
-	void *parent;
-	int rank;
-	_Alignas(8) uint8_t channel;
+	struct head_v5 head;
+	uint8_t channel;
 	uint64_t timer;
 };
 
@@ -119,7 +116,6 @@ ABI_AT(p2p_v2, function, 40);
 ABI_AT(p2p_v2, datatype, 56);
 ABI_AT(p2p_v2, count, 64);
 ABI_AT(p2p_v2, peer, 72);
-ABI_AT(kernel_ch_v4, parent, ABI_PARENT);
 ABI_AT(kernel_ch_v4, channel, ABI_CHANNEL);
 ABI_AT(kernel_ch_v4, timer, 32);
 
@@ -150,10 +146,11 @@ ABI_AT(kernel_ch_v4, timer, 32);
 #define COLL_V4(group)                                                                             \
 	{                                                                                          \
 		.hash = ABI_NONE, .name = ABI_NONE,                                                \
-		.sequence = offsetof(struct coll_v5, sequence),                                    \
-		.function = offsetof(struct coll_v5, function),                                    \
-		.count = offsetof(struct coll_v5, count), .root = offsetof(struct coll_v5, root),  \
-		.datatype = offsetof(struct coll_v5, datatype),                                    \
+		.sequence = offsetof(struct coll_v5, call.sequence),                               \
+		.function = offsetof(struct coll_v5, call.function),                               \
+		.count = offsetof(struct coll_v5, call.count),                                     \
+		.root = offsetof(struct coll_v5, call.root),                                       \
+		.datatype = offsetof(struct coll_v5, call.datatype),                               \
 		.algorithm = offsetof(struct coll_v5, algorithm),                                  \
 		.protocol = offsetof(struct coll_v5, protocol),                                    \
 		.channels = offsetof(struct coll_v5, channels), .parent_group = (group)            \

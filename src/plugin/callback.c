@@ -3,8 +3,8 @@
  * What NCCL calls. Of all event types few get a handle, as each is stopped by one more call: Group,
  * because NCCL <= 2.27 starts no operation without; KernelLaunch and CeColl where they are timed;
  * with NCCL's own GPU timer operations, their channels and, as NCCL numbers what is captured by it,
- * Group. A CollApi handle above all is never given: NCCL 2.28 to 2.30 goes
- * on stopping it for as long as the thread lives.
+ * Group. A CollApi handle above all is never given: NCCL 2.28 to 2.30 goes on stopping it for as
+ * long as the thread lives.
  */
 #include "abi_decode.h"
 #include "launch.h"

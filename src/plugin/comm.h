@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every callback does with its communicator: inline, for little of it is in a cache by then.
+/*
+ * What every callback does with its communicator: inline, for little of it is in a cache by then.
  */
 #ifndef NCCL_BPFTRACE_PLUGIN_COMM_H
 #define NCCL_BPFTRACE_PLUGIN_COMM_H

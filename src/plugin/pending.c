@@ -241,6 +241,7 @@ static void pending__look_at_oldest(const struct round *round)
 		if (pendings.list[i].note.number == pendings.list[i].comm->oldest_pending)
 			pending__look(&pendings.list[i], round);
 	}
+	cuda__leave();
 }
 
 static bool pending__is_due(uint64_t now)
@@ -276,5 +277,4 @@ void pending__poll(const struct round *round)
 	}
 	pendings.n = kept;
 	pending__look_at_oldest(round);
-	cuda__leave();
 }
