@@ -325,7 +325,7 @@ static __always_inline void call__count(struct nb_record *r, const struct nb_lib
 		.tgid = r->tgid,
 		.rank = -1,
 		.function = r->function,
-		.library = r->library,
+		.library_index = r->library_index,
 	};
 
 	key__identify(&key, library);
@@ -374,7 +374,7 @@ int nccl_call(struct pt_regs *ctx)
 	arguments__load(&a, ctx);
 	record__load(&r, &a, s);
 	r.function = function;
-	r.library = id;
+	r.library_index = id;
 	if (!s->lifecycle) {
 		call__count(&r, library, s->sequence);
 		return 0;

@@ -74,7 +74,7 @@ struct nb_key {
 	__u32 tgid;
 	__s32 rank; /* -1: not known */
 	__u16 function;
-	__u16 library;
+	__u16 library_index;
 	__s32 n_ranks; /* 0: not known */
 };
 
@@ -192,7 +192,7 @@ struct nb_record {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u32 tid;
 	__u16 function;
-	__u16 library;
+	__u16 library_index;
 	__u64 comm;
 	__u64 comm_hash;
 	__s32 rank;

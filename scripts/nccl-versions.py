@@ -194,10 +194,10 @@ class Release:
         self.release, self.args = release, args
         self.code = version_code(release)
         self.problems = []
-        self.library, self.header = release_files(release, args)
-        self.image = read_image(args, self.library)
-        self.unknown = read_image(args, self.library, "--code-only")
-        self.dwarf = read_dwarf(self.library)
+        self.nccl, self.header = release_files(release, args)
+        self.image = read_image(args, self.nccl)
+        self.unknown = read_image(args, self.nccl, "--code-only")
+        self.dwarf = read_dwarf(self.nccl)
 
     def expect(self, ok, problem):
         if not ok:
@@ -210,7 +210,7 @@ class Release:
         return "ok" if ok else "wrong"
 
     def check_api(self, table):
-        exports = read_exports(self.library)
+        exports = read_exports(self.nccl)
         missing = sorted(exports - set(table))
         early = sorted(s for s in exports & set(table) if table[s][0] > self.code)
         gone = sorted(s for s, (since, probed) in table.items()
@@ -282,7 +282,7 @@ class Release:
         return done.stdout.split(" prototypes", 1)[0]
 
     def check_profiler(self):
-        asked = profiler_versions(self.library)
+        asked = profiler_versions(self.nccl)
         if not asked:
             self.expect(self.code < 22300, "no ncclProfiler_vN")
             return "-"

@@ -148,7 +148,7 @@ static const char *explain(int err)
 static bool probe__take_call(struct probe *probe, const struct nb_record *record, size_t size)
 {
 	if (size < sizeof(*record) || record->size != sizeof(*record) ||
-	    record->function >= NCCL_FN_PROBED || record->library >= NB_MAX_LIBRARIES ||
+	    record->function >= NCCL_FN_PROBED || record->library_index >= NB_MAX_LIBRARIES ||
 	    (probe->checksum && record->checksum != nb_record_checksum(record)))
 		return false;
 	if (probe->listener.call)
