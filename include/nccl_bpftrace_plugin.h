@@ -216,8 +216,9 @@ struct nbp_launch {
 	__u8 capture;	      /* enum nbp_capture */
 
 	/* NBP_QUEUED and NBP_STARTED only */
-	__u8 function; /* of its first operation; NBP_UNKNOWN_U8: not known */
-	__u8 pad[3];
+	__u8 function;	  /* of its first operation; NBP_UNKNOWN_U8: not known */
+	__u8 after_pause; /* any phase. 1: timed for that alone, not chosen by chance */
+	__u8 pad[2];
 	__u64 sequence; /* of that operation, as there */
 	__u64 done;	/* launches up to this number are done; 0: none is known to be */
 	__u8 pad2[16];

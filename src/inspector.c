@@ -135,7 +135,7 @@ unsigned int inspector__operations(const struct timing_launch *launch,
 	enum inspector_omission why;
 	unsigned int n = 0;
 
-	if (launch->timing != NBP_TIMED || !launch->duration_ns) {
+	if (launch->timing != NBP_TIMED || !launch->duration_ns || launch->after_pause) {
 		omitted[INSPECTOR_NOT_TIMED]++;
 		return 0;
 	}

@@ -151,6 +151,10 @@ static void put_timing(struct json_text *json, const struct timing_launch *launc
 	put_known_u64(json, "launch_ns", launch->launch_ns, launch->launch_ns);
 	put_known_u64(json, "duration_ns", launch->duration_ns, timed);
 	json_text__string(json, "timing", timing_name(launch->timing));
+	if (timed)
+		json_text__bool(json, "sampled", !launch->after_pause);
+	else
+		json_text__null(json, "sampled");
 	json_text__string(json, "source", timed ? source_name(launch->source) : NULL);
 	put_known_u64(json, "gpu_start_ns", launch->gpu_start_ns, launch->gpu_start_ns);
 	put_known_u64(json, "gpu_end_ns", launch->gpu_end_ns, launch->gpu_end_ns);

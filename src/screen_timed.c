@@ -97,9 +97,9 @@ void screen_timed__launch(struct screen_timed *timed, const struct timing_launch
 	struct timed_operation *operation;
 	struct timed_size *size;
 
-	if (!launch->duration_ns || !launch->complete || launch->form != TIMING_ONE ||
-	    !launch->has_bytes || !launch->n_operations || !launch->comm->hash ||
-	    launch->operation >= NCCL_OP_MAX)
+	if (!launch->duration_ns || launch->after_pause || !launch->complete ||
+	    launch->form != TIMING_ONE || !launch->has_bytes || !launch->n_operations ||
+	    !launch->comm->hash || launch->operation >= NCCL_OP_MAX)
 		return;
 	operation = screen_timed__make(timed, launch->comm->hash, launch->operation);
 	if (!operation)

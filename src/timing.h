@@ -70,6 +70,7 @@ struct timing_launch {
 	enum nbp_timing timing;		   /* why it is timed or not; NBP_TIMING_MAX: not told */
 	enum nbp_source source;
 	enum nbp_capture capture;
+	bool after_pause;      /* timed for that alone: of no use for what is usual */
 	uint32_t n_operations; /* in it, as the plugin counted; or else as many as came */
 	uint32_t n_described;  /* fewer: lost, or more than TIMING_MAX_OPERATIONS */
 	const struct timing_operation *operations;

@@ -112,6 +112,7 @@ static bool open__split(struct timings *timings, struct tracked *tracked, struct
 	part->launch.launch_ns = open->launch.launch_ns;
 	part->launch.timing = open->launch.timing;
 	part->launch.capture = open->launch.capture;
+	part->launch.after_pause = open->launch.after_pause;
 	part->is_sealed = true;
 	open__add(timings, tracked, part, operation);
 	open->is_split = true;
@@ -172,6 +173,7 @@ static void open__tell(struct open *open, const struct nbp_record *record)
 	open->launch.stream = record->launch.stream;
 	open->launch.launch_ns = record->time_ns;
 	open->launch.timing = record->launch.timing;
+	open->launch.after_pause = record->launch.after_pause;
 	open->launch.capture = record->launch.capture <= NBP_CAPTURED_UNKNOWN
 				       ? record->launch.capture
 				       : NBP_CAPTURED_UNKNOWN;
@@ -232,6 +234,7 @@ static void open__time(struct timings *timings, struct open *open, const struct 
 	enum timing_invalid reason;
 
 	launch->source = NBP_SOURCE_CUDA_EVENT;
+	launch->after_pause = from->after_pause;
 	launch->n_operations = from->n_operations;
 	if (from->timing == NBP_ABANDONED) /* and counted: the plugin tells how often */
 		return;

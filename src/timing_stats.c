@@ -326,6 +326,8 @@ void timing_stats__add(struct timing_stats *stats, struct timing_job *job,
 	if (!launch->duration_ns || !launch->complete)
 		return;
 	job->n_timed++;
+	if (launch->after_pause) /* where ranks wait for one another: more often than by chance */
+		return;
 	stats__add_duration(stats, job, launch, scope);
 	job__add_queue(job, launch);
 }

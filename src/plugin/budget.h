@@ -1,36 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What GPU timing may cost a process: a share of wall time, a token bucket in one word for each of
- * its GPUs, among which the share is divided: one thread may drive them all. A
- * communicator that was not timed for a while may take in advance: else one that launches every 10
- * us would take each token as it comes, and a rare one, which may be the one that hangs, would get
- * none. One that has launched nothing for a while may take as much in advance as one launch can be
- * charged at most: what it launches next is timed, whatever the last ones cost. So in any stretch
- * of time the cost is no more than the share of that time and of the most that is taken in advance;
- * on average it is the share.
+ * its GPUs, among which the share is divided: one thread may drive them all. Which launches ask for
+ * it is sample.h's; the bucket holds what it may cost whatever they do. A communicator that was not
+ * timed for a while may take in advance: a rare one may be the one that hangs. One that has
+ * launched nothing for a while may take as much in advance as one launch can be charged at most:
+ * what it launches next is timed, whatever the last ones cost. So in any stretch of time the cost
+ * is no more than the share of that time and of the most that is taken in advance; on average it is
+ * the share.
  */
 #ifndef NCCL_BPFTRACE_PLUGIN_BUDGET_H
 #define NCCL_BPFTRACE_PLUGIN_BUDGET_H
 
+#include <math.h>
+
 #include "plugin.h"
 
-#define BURST_NS	(4 * NS_PER_MS)	     /* budget that may be saved up, in wall time */
+#define SAVED_NS	(20 * NS_PER_MS)     /* budget that may be saved up, in wall time */
+#define N_SAVED		4		     /* but no less than for so many launches */
 #define ADVANCE_NS	(10 * NS_PER_MS)     /* and that may be taken in advance */
 #define RARE_NS		(10 * NS_PER_MS)     /* not timed for so long: may take in advance */
 #define PAUSE_NS	(100 * NS_PER_MS)    /* nothing launched for so long: */
 #define INTERVAL_MAX_NS (10 * NS_PER_SECOND) /* may take so much */
 
-#define CLOSED_NS (5 * NS_PER_MS) /* then it is looked at again: settings change */
-
 /* How a communicator stands to the budget. */
 struct claim {
 	uint64_t timed_ns; /* when a launch of it was last timed; 0: none was */
-	bool paused;	   /* it has launched nothing for PAUSE_NS */
+	uint64_t pause_ns; /* it has launched nothing for so long */
 };
+
+/* Of a step, say: that is where ranks wait for one another. It need not be chosen. */
+static inline bool claim__is_first(const struct claim *claim)
+{
+	return claim->pause_ns >= RARE_NS;
+}
 
 static inline uint64_t claim__advance_ns(const struct claim *claim, uint64_t now)
 {
-	if (claim->paused)
+	if (claim->pause_ns >= PAUSE_NS)
 		return INTERVAL_MAX_NS;
 	return now - claim->timed_ns >= RARE_NS ? ADVANCE_NS : 0;
 }
@@ -52,18 +59,7 @@ static inline uint32_t budget__ppm(void)
 
 struct budget {
 	_Atomic uint64_t next_ns; /* when the next launch may be timed */
-	_Atomic uint32_t random;
 };
-
-/* Half to one and a half: a job's own period must not decide which operations are timed. */
-static inline uint64_t budget__jitter(struct budget *budget, uint64_t interval)
-{
-	uint32_t x = atomic_load_explicit(&budget->random, memory_order_relaxed);
-
-	x = x * 1664525u + 1013904223u;
-	atomic_store_explicit(&budget->random, x, memory_order_relaxed);
-	return interval / 2 + (interval * (x >> 16) >> 16);
-}
 
 static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm)
 {
@@ -72,50 +68,42 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 	return interval < INTERVAL_MAX_NS ? interval : INTERVAL_MAX_NS;
 }
 
-/*
- * Without taking: from when on may a launch be timed? `now`, or a time up to which the answer
- * stays, whatever others take: it may be asked again then.
- */
-static inline uint64_t budget__opens_ns(const struct budget *budget, uint64_t now,
-					const struct claim *claim)
+/* How many launches may be timed a second. */
+static inline double budget__room(void)
+{
+	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+	uint32_t ppm = budget__ppm();
+
+	return ppm == UNLIMITED_PPM || !cost ? HUGE_VAL : ppm * 1e3 / cost;
+}
+
+/* Without taking. */
+static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
-	uint64_t advance = claim__advance_ns(claim, now), opens, rare;
 	uint32_t ppm = budget__ppm();
 
 	if (ppm == UNLIMITED_PPM) /* whatever was charged before */
-		return now;
-	if (!ppm)
-		return now + CLOSED_NS;
-	if (next <= now || next - now <= advance)
-		return now;
-	opens = next - ADVANCE_NS;
-	rare = claim->timed_ns + RARE_NS;
-	if (opens < rare)
-		opens = rare < next ? rare : next;
-	return opens < now + CLOSED_NS ? opens : now + CLOSED_NS;
-}
-
-static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
-{
-	return budget__opens_ns(budget, now, claim) <= now;
+		return true;
+	return ppm && (next <= now || next - now <= claim__advance_ns(claim, now));
 }
 
 static inline bool budget__take(struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint32_t ppm = budget__ppm();
 	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
-	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed), from = next;
+	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
+	uint64_t from = next, interval, saved;
 
-	if (!ppm || !budget__has(budget, now, claim))
+	if (!budget__has(budget, now, claim))
 		return false;
 	if (ppm == UNLIMITED_PPM)
 		return true;
-	if (next < now && now - next > BURST_NS)
-		from = now - BURST_NS;
-	return atomic_compare_exchange_strong(
-		&budget->next_ns, &next,
-		from + budget__jitter(budget, budget__interval_ns(cost, ppm)));
+	interval = budget__interval_ns(cost, ppm);
+	saved = N_SAVED * interval > SAVED_NS ? N_SAVED * interval : SAVED_NS;
+	if (next < now && now - next > saved)
+		from = now - saved;
+	return atomic_compare_exchange_strong(&budget->next_ns, &next, from + interval);
 }
 
 /* What it has really cost, where that is more than was taken for granted. */

@@ -93,6 +93,8 @@ ABI_INLINE void operation__fill(struct note *note, const struct caller *caller, 
 	note->function = e->function;
 	note->datatype = e->datatype;
 	note->detail = e->algorithm << 4 | (e->protocol & 0xf);
+	if (e->sequence != NBP_NO_NUMBER)
+		sample__operation(&comm->sample, e->sequence, e->function);
 }
 
 /* Reading the clock is the dearest part of a callback: a plan's operations share its launch's. */
@@ -154,16 +156,18 @@ static __attribute__((noinline)) void *copies__start(struct caller *caller, stru
 
 	abi__ce_coll(descriptor, &caller->names, &e);
 	operation__fill(&operation, caller, comm, context, &e);
-	return launch__start(caller, comm, context, e.stream, &operation);
+	return launch__start(caller, comm, context, e.stream, sample__chooses(&comm->sample),
+			     &operation);
 }
 
 ABI_INLINE void *kernel__start(struct caller *caller, struct comm *comm, void *context,
 			       const struct kernel_launch_v5 *d)
 {
 	uint64_t stream = (uintptr_t)d->stream;
+	bool chosen = sample__chooses(&comm->sample);
 
-	if (!launch__is_untimed(caller, comm))
-		return launch__start(caller, comm, context, stream, NULL);
+	if (!launch__is_untimed(caller, comm, chosen))
+		return launch__start(caller, comm, context, stream, chosen, NULL);
 	launch__pass(caller, comm, context, stream);
 	return NULL;
 }

@@ -3,6 +3,7 @@
 #ifndef NCCL_BPFTRACE_PLUGIN_LAUNCH_H
 #define NCCL_BPFTRACE_PLUGIN_LAUNCH_H
 
+#include "budget.h"
 #include "caller.h"
 #include "comm.h"
 
@@ -11,7 +12,7 @@
  * NULL where its end is of no interest.
  */
 void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
-		    const struct note *copies);
+		    bool chosen, const struct note *copies);
 void launch__stop(struct caller *caller);
 
 static inline uint64_t launch__number(struct comm *comm)
@@ -21,7 +22,7 @@ static inline uint64_t launch__number(struct comm *comm)
 
 /* False: there is no place for it. */
 static inline bool launch__note(struct comm *comm, const struct caller *caller,
-				enum nbp_timing timing, enum nbp_capture capture, uint16_t pair)
+				const struct launch_timing *timing, enum nbp_capture capture)
 {
 	struct note *note = comm__place(comm);
 
@@ -36,36 +37,43 @@ static inline bool launch__note(struct comm *comm, const struct caller *caller,
 	note->launch = 0;
 	note->group = 0;
 	note->root = 0;
-	note->function = timing;
+	note->function = timing->timing;
 	note->datatype = capture;
-	note->detail = 0;
-	note->extra = pair;
+	note->detail = timing->after_pause;
+	note->extra = timing->pair;
 	comm__tell(comm, note);
 	return true;
 }
 
 /*
- * Most launches: there is no budget to time them, as is known without looking at the clock. They
- * are made when they were called, as well as that is known: up to the thread's last round. False:
- * it must be looked at.
+ * Most launches: not chosen to be timed, as is known without looking at the clock. They are made
+ * when they were called, as well as that is known: up to the thread's last round. False: it must be
+ * looked at.
  */
-static inline bool launch__is_untimed(const struct caller *caller, const struct comm *comm)
+static inline bool launch__is_untimed(const struct caller *caller, const struct comm *comm,
+				      bool chosen)
 {
 	uint64_t called_ns = caller->api.time_ns;
+	const struct claim claim = {
+		.pause_ns =
+			called_ns - atomic_load_explicit(&comm->launched_ns, memory_order_relaxed),
+	};
 
-	return caller->api.called && !caller->api.captured && !caller->launch.handle &&
-	       called_ns < atomic_load_explicit(&comm->untimed_until_ns, memory_order_relaxed) &&
+	return !chosen && caller->api.called && !caller->api.captured && !caller->launch.handle &&
+	       !claim__is_first(&claim) &&
 	       called_ns >= atomic_load_explicit(&process.round_ns, memory_order_relaxed);
 }
 
 static inline void launch__pass(struct caller *caller, struct comm *comm, void *context,
 				uint64_t stream)
 {
+	static const struct launch_timing not_chosen = {.timing = NBP_NOT_TIMED_BUDGET};
+
 	caller->launch.time_ns = caller->api.time_ns;
 	caller->launch.number = launch__number(comm);
 	caller->launch.stream = stream;
 	atomic_store_explicit(&comm->launched_ns, caller->launch.time_ns, memory_order_relaxed);
-	launch__note(comm, caller, NBP_NOT_TIMED_BUDGET, NBP_CAPTURED_NO, 0);
+	launch__note(comm, caller, &not_chosen, NBP_CAPTURED_NO);
 	caller->launched.context = context;
 	caller->launched.number = caller->launch.number;
 }

@@ -6,6 +6,7 @@
  *	                 callback.c  event -> note in the communicator's ring (comm.h)
  *	                 caller.c    what is kept of a thread
  *	                 launch.c, timing.c  CUDA events around what is launched
+ *	                 sample.h, budget.h  ... and around which of it
  *	                 timer.c     NCCL's own GPU timer, on request
  *	own thread       thread.c    semaphore -> mask; knobs; the end
  *	                 serve.c     rings -> records -> batch (hook.c)
@@ -27,6 +28,7 @@
 #include "counts.h"
 #include "nccl_bpftrace_plugin.h"
 #include "ring.h"
+#include "sample.h"
 
 #ifdef PLUGIN_TEST
 #define PLUGIN_VISIBLE __attribute__((visibility("default")))
@@ -106,8 +108,8 @@ struct comm {
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;
 	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
-	/* when a launch was last timed, and made; none is timed before */
-	_Atomic uint64_t timed_ns, launched_ns, untimed_until_ns;
+	_Atomic uint64_t timed_ns, launched_ns; /* when a launch was last timed, and made */
+	struct sample sample;
 	atomic_bool has_channels; /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
@@ -135,9 +137,10 @@ struct comm {
 		uint64_t stream, first, last;
 	} run; /* the last launches, of which all numbers came, on one stream */
 	uint64_t counted_launches;
+	struct launch_rate rate;
 };
 
-_Static_assert(sizeof(struct comm) <= 744, "bytes per communicator");
+_Static_assert(sizeof(struct comm) <= 776, "bytes per communicator");
 
 struct comm *comm__create(const struct abi_version *abi);
 void comm__publish(struct comm *comm);
@@ -165,13 +168,14 @@ void process__end(void); /* exit() runs */
 
 struct launch_timing {
 	enum nbp_timing timing;
-	uint16_t pair;	/* with NBP_TIMED, else 0 */
-	uint32_t stamp; /* of the pair's owner */
+	bool after_pause; /* with NBP_TIMED: it was not chosen */
+	uint16_t pair;	  /* with NBP_TIMED, else 0 */
+	uint32_t stamp;	  /* of the pair's owner */
 	uint64_t spent_ns;
 };
 
 /* NCCL's threads, around one kernel launch. */
-void timing__begin(struct comm *comm, uint64_t stream, bool captured, uint64_t now,
+void timing__begin(struct comm *comm, uint64_t stream, bool captured, bool chosen, uint64_t now,
 		   struct launch_timing *t);
 void timing__end(struct comm *comm, uint64_t stream, struct launch_timing *t);
 void timing__drop(struct launch_timing *t); /* it was begun and does not end */
@@ -190,6 +194,7 @@ struct timing_times {
 	uint32_t clock_error_ns;
 };
 
+void timing__share(uint64_t now); /* decides how many launches are chosen */
 void timing__serve(uint64_t now); /* makes events, compares clocks, takes back what was lost */
 uint32_t timing__gpu(uint16_t pair);
 /* They leave the thread in the driver: cuda__leave() when there is no more to ask. */

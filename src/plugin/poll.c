@@ -6,6 +6,7 @@
 
 #define LOST_AFTER_NS (60 * NS_PER_SECOND) /* a launch whose stop never came */
 #define FLOAT_BITS    22		   /* of a length that a float is sure to hold */
+#define FILL	      0.9		   /* of the budget: chance bunches what it chooses */
 
 static bool gpu__enter(struct gpu *gpu)
 {
@@ -80,6 +81,32 @@ static void gpu__compare_clocks(struct gpu *gpu, uint64_t now)
 	if (clock__compare(&gpu->clock))
 		gpu__fail(gpu);
 	cuda__leave();
+}
+
+static struct gpu *comm__gpu(const struct comm *comm)
+{
+	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
+
+	return gpu && atomic_load(&gpus[gpu - 1].state) == GPU_READY ? &gpus[gpu - 1] : NULL;
+}
+
+/* Each GPU's budget, among the communicators that launch there. */
+void timing__share(uint64_t now)
+{
+	double room = budget__room() * FILL;
+	struct comm *comm;
+
+	for (uint32_t i = 0; (comm = comm__next(&i));) {
+		struct gpu *gpu = comm__gpu(comm);
+		uint64_t n = atomic_load_explicit(&comm->launch_number, memory_order_relaxed);
+		double rate = rate__update(&comm->rate, n, now);
+
+		atomic_store_explicit(&comm->sample.share,
+				      gpu ? share__of(&gpu->share, rate) : SAMPLE_ALL,
+				      memory_order_relaxed);
+	}
+	for (int i = 0; i < N_GPUS && atomic_load(&gpus[i].context); i++)
+		share__settle(&gpus[i].share, room);
 }
 
 void timing__serve(uint64_t now)

@@ -88,6 +88,7 @@ static void launch__fill(struct nbp_launch *launch, const struct note *note, enu
 	launch->phase = phase;
 	launch->timing = note->function;
 	launch->capture = note->datatype;
+	launch->after_pause = note->function == NBP_TIMED && note->detail;
 }
 
 static void timer__fill(struct nbp_timer *timer, const struct note *note)

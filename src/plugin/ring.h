@@ -36,7 +36,8 @@ struct note {
 	uint8_t kind;
 	uint8_t function; /* of a launch: enum nbp_timing */
 	uint8_t datatype; /* of a launch: enum nbp_capture */
-	uint8_t detail; /* of an operation algorithm << 4 | protocol, of an API call the capture */
+	uint8_t detail; /* of an operation algorithm << 4 | protocol, of an API call the capture, of
+			   a launch whether it is timed for a pause alone */
 };
 
 _Static_assert(sizeof(struct note) == 64, "one cache line");

@@ -193,6 +193,8 @@ bool serve__round(uint64_t now, uint64_t asleep_since_ns)
 	serve.batch.wanted = !asleep_since_ns;
 	for (uint32_t i = 0; (comm = comm__next(&i));)
 		comm__serve(comm, now);
+	if (serve.batch.wanted)
+		timing__share(now);
 	if (serve.batch.wanted || pending__any())
 		pending__poll(&round);
 	if (serve.batch.wanted || (pending__any() && !lingers))

@@ -29,8 +29,11 @@ struct nbp_control nccl_bpftrace_control PLUGIN_VISIBLE = {
 	.size = sizeof(struct nbp_control),
 	.version = 1,
 	.budget_ppm = NBP_DEFAULT_BUDGET_PPM,
-	/* 5 us of the thread's time, 3 us between two kernels, and other ranks wait for both */
-	.launch_cost_ns = 10000,
+	/*
+	 * 5 us of the thread's time and 3 us between two kernels, and other ranks wait for both:
+	 * two ranks of one process lost 7 us for each of the two that was timed
+	 */
+	.launch_cost_ns = 20000,
 };
 
 enum thread_state {

@@ -79,20 +79,14 @@ static enum nbp_timing stream__ask(struct gpu *gpu, uint64_t stream)
 	return NBP_NOT_TIMED_ERROR;
 }
 
-/*
- * No call of the driver where the communicator's GPU, as it was last time, has no budget left; nor
- * another look at the budget until it may have some.
- */
+/* No call of the driver where the communicator's GPU, as it was last time, has no budget left. */
 static bool comm__has_budget(struct comm *comm, uint64_t now, const struct claim *claim)
 {
 	uint32_t gpu = atomic_load_explicit(&comm->gpu, memory_order_relaxed);
-	uint64_t opens_ns;
 
 	if (!gpu || atomic_load_explicit(&gpus[gpu - 1].state, memory_order_relaxed) != GPU_READY)
 		return true;
-	opens_ns = budget__opens_ns(&gpus[gpu - 1].budget, now, claim);
-	atomic_store_explicit(&comm->untimed_until_ns, opens_ns, memory_order_relaxed);
-	return opens_ns <= now;
+	return budget__has(&gpus[gpu - 1].budget, now, claim);
 }
 
 /* With every launch: when the one before it was is part of the answer. */
@@ -101,7 +95,7 @@ static struct claim comm__claim(struct comm *comm, uint64_t now)
 	uint64_t launched_ns = atomic_load_explicit(&comm->launched_ns, memory_order_relaxed);
 	const struct claim claim = {
 		.timed_ns = atomic_load_explicit(&comm->timed_ns, memory_order_relaxed),
-		.paused = now - launched_ns >= PAUSE_NS,
+		.pause_ns = now - launched_ns,
 	};
 
 	atomic_store_explicit(&comm->launched_ns, now, memory_order_relaxed);
@@ -130,7 +124,7 @@ static enum nbp_timing gpu__ready(struct comm *comm, struct gpu **ret)
 	}
 }
 
-static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool captured,
+static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool captured, bool chosen,
 				     uint64_t now, struct launch_timing *t)
 {
 	const struct claim claim = comm__claim(comm, now);
@@ -142,7 +136,7 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 		return NBP_NOT_TIMED_CAPTURING;
 	if (!cuda__usable())
 		return NBP_NOT_TIMED_NO_CUDA;
-	if (!comm__has_budget(comm, now, &claim))
+	if (!(chosen || claim__is_first(&claim)) || !comm__has_budget(comm, now, &claim))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = gpu__ready(comm, &gpu);
 	if (answer != NBP_TIMED)
@@ -165,13 +159,14 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 	return NBP_TIMED;
 }
 
-void timing__begin(struct comm *comm, uint64_t stream, bool captured, uint64_t now,
+void timing__begin(struct comm *comm, uint64_t stream, bool captured, bool chosen, uint64_t now,
 		   struct launch_timing *t)
 {
 	t->pair = 0;
+	t->after_pause = !chosen;
 	t->stamp = 0;
 	t->spent_ns = 0;
-	t->timing = launch__begin(comm, stream, captured, now, t);
+	t->timing = launch__begin(comm, stream, captured, chosen, now, t);
 }
 
 static enum nbp_timing launch__end(struct gpu *gpu, struct pair *pair, uint64_t stream,

@@ -91,6 +91,7 @@ struct gpu {
 
 	/* the plugin's thread's own */
 	struct clock clock;
+	struct share share;
 	bool identified;
 	int32_t device;
 	uint8_t uuid[16];

@@ -61,14 +61,14 @@ static void with_jansson(const struct timing_launch *launch, struct record_file 
 		(json_int_t)op->type_bytes, "root", "algorithm", "RING", "protocol", "LL128",
 		"channels", (json_int_t)op->n_channels, "call_ns", (json_int_t)op->call_ns);
 	json_t *root = json_pack(
-		"{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:s, s:s, s:I, "
+		"{s:s, s:I, s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:s, s:b, s:s, s:I, "
 		"s:I, s:I, s:s, s:b, s:s, s:s, s:I, s:f, s:I, s:[o]}",
 		"kind", "launch", "pid", (json_int_t)launch->comm->key.tgid, "job_id", "12345",
 		"comm", "1122334455667788", "rank", (json_int_t)2, "nranks", (json_int_t)8,
 		"comm_name", launch->comm->name, "n_nodes", (json_int_t)1, "uuid",
 		launch->comm->uuid, "stream", "0x7f00", "launch", (json_int_t)5, "launch_ns",
 		(json_int_t)launch->launch_ns, "duration_ns", (json_int_t)launch->duration_ns,
-		"timing", "timed", "source", "cuda_event", "gpu_start_ns",
+		"timing", "timed", "sampled", 1, "source", "cuda_event", "gpu_start_ns",
 		(json_int_t)launch->gpu_start_ns, "gpu_end_ns", (json_int_t)launch->gpu_end_ns,
 		"clock_error_ns", (json_int_t)900, "captured", "no", "complete", 1, "form", "one",
 		"operation", "AllReduce", "bytes", (json_int_t)launch->bytes, "bus_bytes",

@@ -42,6 +42,8 @@ def recorded(name):
     for line in lines:
         if line["kind"] != "launch" or not line["complete"] or not line["launch"]:
             continue
+        if line["sampled"] is False:  # the first after a pause
+            continue
         if line["form"] == "pair":
             one = line["operations"][0]
             size = bus_bytes = one["count"] * one["type_bytes"]

@@ -35,11 +35,11 @@ static void launch_20us(void *stream)
 	fake_launch(stream, 20000);
 }
 
-/* A share that is gone is looked at again every 5 ms. */
+/* What is chosen is settled from one round of the thread to the next: 20 ms each at most. */
 static void set_budget(uint32_t ppm)
 {
 	if (__atomic_exchange_n(&control->budget_ppm, ppm, __ATOMIC_RELAXED) != ppm)
-		ms_sleep(6);
+		ms_sleep(60);
 }
 
 /* Awake, with events made for the context. */

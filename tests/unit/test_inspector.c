@@ -257,9 +257,13 @@ TEST(left_out_and_counted)
 	struct window w;
 
 	window__open(&w);
-	launch.timing = NBP_NOT_TIMED_BUDGET;
+	launch.after_pause = true; /* a time, but none of what is usual */
 	window__add(&w, &launch);
 	CHECK_INT(w.omitted[INSPECTOR_NOT_TIMED], 1);
+	launch.after_pause = false;
+	launch.timing = NBP_NOT_TIMED_BUDGET;
+	window__add(&w, &launch);
+	CHECK_INT(w.omitted[INSPECTOR_NOT_TIMED], 2);
 	launch = launch_of(&comm, two, 2, 1000);
 	window__add(&w, &launch);
 	launch = launch_of(&comm, two, 1, 1000);

@@ -169,6 +169,26 @@ TEST(times_that_cannot_be_are_counted_and_not_handed_out)
 	feed_free(feed);
 }
 
+/* Said with either record, whichever comes. */
+TEST(timed_for_a_pause_alone)
+{
+	struct feed *feed = feed_new();
+	struct nbp_record launched, r;
+
+	for (int i = 0; i < 3; i++) {
+		launched = feed_launched(feed, NBP_TIMED);
+		launched.launch.after_pause = i > 0;
+		if (i < 2)
+			feed_send(feed, &launched);
+		SEND(feed, feed_operation(feed, NBP_ALLREDUCE, 1, 0));
+		r = feed_finished(feed, &launched, 50 * US, 1);
+		feed_send(feed, &r);
+		CHECK_INT(feed->n, i + 1);
+		CHECK_INT(feed->launches[i].after_pause, i > 0);
+	}
+	feed_free(feed);
+}
+
 TEST(a_duplicate_is_refused)
 {
 	struct feed *feed = feed_new();

@@ -132,6 +132,27 @@ TEST(what_is_refused_or_captured_is_in_no_sum)
 	timing_stats__free(stats);
 }
 
+/* A launch that was timed only because it came after a pause is none of what is usual. */
+TEST(what_came_after_a_pause_is_timed_and_in_no_sum)
+{
+	struct timing_stats *stats = stats_new();
+	struct timing_job *job = job_of(stats, "1", 1);
+	double ratio = 0;
+	struct one o;
+
+	one(&o, 1, 900 * US);
+	o.launch.after_pause = true;
+	timing_stats__add(stats, job, &o.launch, 1);
+	CHECK_INT(job->n_series, 0);
+	timing_stats__add(stats, job, one(&o, 1, US), 1);
+	CHECK_INT(job->n_series, 1);
+	CHECK_INT(histogram__count(&job->series[0]->duration), 1);
+	CHECK_INT(job->series[0]->rates[0].ns, US);
+	job__close_interval(job);
+	CHECK(timing_job__sample_ratio(job, &ratio) && ratio == 1);
+	timing_stats__free(stats);
+}
+
 TEST(a_queue_delay_needs_a_call_and_a_good_clock)
 {
 	static const struct {
