@@ -27,8 +27,9 @@ PROGRAMS = {"all_reduce": "AllReduce", "all_gather": "AllGather",
 
 
 def recorded(name):
-    """nccl-tests' run, and {size: {(pid, rank): [(launch, ns, bus bytes)]}} of the launches that
-    were timed meanwhile."""
+    """nccl-tests' run; {size: {(pid, rank): [(launch, ns, bus bytes)]}} of the launches that were
+    timed meanwhile; and {size: [ns]} of those that were because they came after a pause: they wait
+    for the other rank, and are none of nccl-tests' usual ones."""
     path = nbt.tempdir() / "recording"
     agent = subprocess.Popen([nbt.AGENT, "record", "-o", path, "--format", "jsonl"],
                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -36,13 +37,11 @@ def recorded(name):
     nbt.wait_for(path.exists, "the recording", 20)
     run = nccl_tests.Run(name, *ARGS, environment={"NCCL_PROFILER_PLUGIN": str(hook.PLUGIN)})
     nbt.end(agent)
-    found = defaultdict(lambda: defaultdict(list))
+    found, after_pauses = defaultdict(lambda: defaultdict(list)), defaultdict(list)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines[-1]["kind"] == "end", lines[-1]
     for line in lines:
         if line["kind"] != "launch" or not line["complete"] or not line["launch"]:
-            continue
-        if line["sampled"] is False:  # the first after a pause
             continue
         if line["form"] == "pair":
             one = line["operations"][0]
@@ -51,9 +50,12 @@ def recorded(name):
             size, bus_bytes = line["bytes"], line["bus_bytes"]
         else:
             continue
+        if line["sampled"] is False:
+            after_pauses[size].append(line["duration_ns"])
+            continue
         found[size][line["pid"], line["rank"]].append(
             (line["launch"], line["duration_ns"], bus_bytes))
-    return run, found
+    return run, found, after_pauses
 
 
 def by_cycle(ranks, places):
@@ -100,12 +102,16 @@ def compare(name, run, size, ranks):
     return found
 
 
+def pauses_text(times):
+    return f"{len(times)}: {statistics.mean(times) / 1e3:.1f}" if times else ""
+
+
 def test_gpu_times_against_nccl_tests():
     gpu.need_gpus(2)
     nccl_tests.program("all_reduce")
     rows, wrong = [], []
     for name in PROGRAMS:
-        run, found = recorded(name)
+        run, found, after_pauses = recorded(name)
         for size in run.rows:
             cycles = compare(name, run, size, found.get(size, {}))
             if len(cycles) < CYCLES // 2:
@@ -116,12 +122,12 @@ def test_gpu_times_against_nccl_tests():
             truth, ours, expected, bandwidth, _ = cycles[len(cycles) // 2]
             rows.append((name, size, sum(cycle[4] for cycle in cycles), f"{truth:.2f}",
                          f"{ours:.2f}", f"{ours - truth:+.2f}", f"{ours / truth:.3f}",
-                         f"{expected:.1f}", f"{bandwidth:.1f}"))
+                         f"{expected:.1f}", f"{bandwidth:.1f}", pauses_text(after_pauses[size])))
             if size >= LARGE and not (0.98 <= ours / truth <= 1.02 and
                                       0.97 <= bandwidth / expected <= 1.03):
                 wrong.append((name, size, truth, ours))
             if size < LARGE and abs(ours - truth) > 2:
                 wrong.append((name, size, truth, ours))
     gpu.table(("program", "bytes", "timed", "nccl-tests, µs", "GPU, µs", "difference", "ratio",
-               "busbw, GB/s", "ours"), rows)
+               "busbw, GB/s", "ours", "after pauses, µs"), rows)
     assert not wrong, wrong
