@@ -73,6 +73,8 @@ def main():
     say("done", json.dumps({"launched": {"AllReduce": 2}, "captured": captured,
                             "replayed": replayed, "unresolved": OLD}))
     wait("end")
+    del old, second, again  # NCCL destroys no communicator that a graph still uses
+    torch.cuda.synchronize()
     dist.destroy_process_group()
 
 
