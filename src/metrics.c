@@ -69,7 +69,7 @@ const struct prom_family prom_families[METRIC_COUNT] = {
 		.name = "nccl_bpftrace_timing_sample_ratio",
 		.type = "gauge",
 		.help = "Share of the kernel launches between the last two times this file "
-			"was made whose GPU time is known.",
+			"was made whose GPU time is in the histograms.",
 		.labels = LABELS(JOB_LABELS),
 		.capped = true,
 	},

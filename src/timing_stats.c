@@ -325,9 +325,9 @@ void timing_stats__add(struct timing_stats *stats, struct timing_job *job,
 	job->n_launches += launch->number || launch->duration_ns;
 	if (!launch->duration_ns || !launch->complete)
 		return;
-	job->n_timed++;
 	if (launch->after_pause) /* where ranks wait for one another: more often than by chance */
 		return;
+	job->n_timed++;
 	stats__add_duration(stats, job, launch, scope);
 	job__add_queue(job, launch);
 }

@@ -27,12 +27,24 @@
 struct claim {
 	uint64_t timed_ns; /* when a launch of it was last timed; 0: none was */
 	uint64_t pause_ns; /* it has launched nothing for so long */
+	bool chosen;	   /* by chance */
 };
 
-/* Of a step, say: that is where ranks wait for one another. It need not be chosen. */
+/* Of a step, say: that is where ranks wait for one another. */
 static inline bool claim__is_first(const struct claim *claim)
 {
 	return claim->pause_ns >= RARE_NS;
+}
+
+static inline bool claim__asks(const struct claim *claim)
+{
+	return claim->chosen || claim__is_first(claim);
+}
+
+/* What was not chosen leaves half of what is saved to what is. */
+static inline bool claim__is_modest(const struct claim *claim)
+{
+	return !claim->chosen && claim->pause_ns < PAUSE_NS;
 }
 
 static inline uint64_t claim__advance_ns(const struct claim *claim, uint64_t now)
@@ -77,15 +89,23 @@ static inline double budget__room(void)
 	return ppm == UNLIMITED_PPM || !cost ? HUGE_VAL : ppm * 1e3 / cost;
 }
 
+static inline uint64_t budget__saved_ns(uint64_t interval_ns)
+{
+	return N_SAVED * interval_ns > SAVED_NS ? N_SAVED * interval_ns : SAVED_NS;
+}
+
 /* Without taking. */
 static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
 {
+	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
 	uint32_t ppm = budget__ppm();
 
-	if (ppm == UNLIMITED_PPM) /* whatever was charged before */
-		return true;
-	return ppm && (next <= now || next - now <= claim__advance_ns(claim, now));
+	if (!ppm || ppm == UNLIMITED_PPM) /* whatever was charged before */
+		return ppm;
+	if (claim__is_modest(claim))
+		return next + budget__saved_ns(budget__interval_ns(cost, ppm)) / 2 <= now;
+	return next <= now || next - now <= claim__advance_ns(claim, now);
 }
 
 static inline bool budget__take(struct budget *budget, uint64_t now, const struct claim *claim)
@@ -100,7 +120,7 @@ static inline bool budget__take(struct budget *budget, uint64_t now, const struc
 	if (ppm == UNLIMITED_PPM)
 		return true;
 	interval = budget__interval_ns(cost, ppm);
-	saved = N_SAVED * interval > SAVED_NS ? N_SAVED * interval : SAVED_NS;
+	saved = budget__saved_ns(interval);
 	if (next < now && now - next > saved)
 		from = now - saved;
 	return atomic_compare_exchange_strong(&budget->next_ns, &next, from + interval);

@@ -93,7 +93,8 @@ ABI_INLINE void operation__fill(struct note *note, const struct caller *caller, 
 	note->function = e->function;
 	note->datatype = e->datatype;
 	note->detail = e->algorithm << 4 | (e->protocol & 0xf);
-	if (e->sequence != NBP_NO_NUMBER)
+	/* not of a graph's replay, which some ranks are not told of */
+	if (e->sequence != NBP_NO_NUMBER && note->launch)
 		sample__operation(&comm->sample, e->sequence, e->function);
 }
 
@@ -156,7 +157,8 @@ static __attribute__((noinline)) void *copies__start(struct caller *caller, stru
 
 	abi__ce_coll(descriptor, &caller->names, &e);
 	operation__fill(&operation, caller, comm, context, &e);
-	return launch__start(caller, comm, context, e.stream, sample__chooses(&comm->sample),
+	sample__operation(&comm->sample, e.sequence, e.function);
+	return launch__start(caller, comm, context, e.stream, sample__choose(&comm->sample),
 			     &operation);
 }
 
@@ -164,10 +166,10 @@ ABI_INLINE void *kernel__start(struct caller *caller, struct comm *comm, void *c
 			       const struct kernel_launch_v5 *d)
 {
 	uint64_t stream = (uintptr_t)d->stream;
-	bool chosen = sample__chooses(&comm->sample);
+	struct choice choice = sample__choose(&comm->sample);
 
-	if (!launch__is_untimed(caller, comm, chosen))
-		return launch__start(caller, comm, context, stream, chosen, NULL);
+	if (!launch__is_untimed(caller, comm, choice.chosen))
+		return launch__start(caller, comm, context, stream, choice, NULL);
 	launch__pass(caller, comm, context, stream);
 	return NULL;
 }

@@ -41,7 +41,7 @@ static void launch__tell(struct caller *caller, struct comm *comm)
 
 /* Only the end of what is timed need be told of. */
 void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
-		    bool chosen, const struct note *copies)
+		    struct choice choice, const struct note *copies)
 {
 	bool captured = caller->api.called && caller->api.captured;
 
@@ -56,7 +56,7 @@ void *launch__start(struct caller *caller, struct comm *comm, void *context, uin
 		caller->launch.operation = *copies;
 	caller->launch.number = launch__number(comm);
 	caller->launch.time_ns = now_ns();
-	timing__begin(comm, stream, captured, chosen, caller->launch.time_ns,
+	timing__begin(comm, stream, captured, choice, caller->launch.time_ns,
 		      &caller->launch.timing);
 	caller->launch.capture = launch__capture(caller);
 	if (caller->launch.timing.timing == NBP_TIMED)

@@ -12,7 +12,7 @@
  * NULL where its end is of no interest.
  */
 void *launch__start(struct caller *caller, struct comm *comm, void *context, uint64_t stream,
-		    bool chosen, const struct note *copies);
+		    struct choice choice, const struct note *copies);
 void launch__stop(struct caller *caller);
 
 static inline uint64_t launch__number(struct comm *comm)

@@ -140,7 +140,7 @@ struct comm {
 	struct launch_rate rate;
 };
 
-_Static_assert(sizeof(struct comm) <= 776, "bytes per communicator");
+_Static_assert(sizeof(struct comm) <= 808, "bytes per communicator");
 
 struct comm *comm__create(const struct abi_version *abi);
 void comm__publish(struct comm *comm);
@@ -168,15 +168,15 @@ void process__end(void); /* exit() runs */
 
 struct launch_timing {
 	enum nbp_timing timing;
-	bool after_pause; /* with NBP_TIMED: it was not chosen */
+	bool after_pause; /* with NBP_TIMED: for that alone */
 	uint16_t pair;	  /* with NBP_TIMED, else 0 */
 	uint32_t stamp;	  /* of the pair's owner */
 	uint64_t spent_ns;
 };
 
 /* NCCL's threads, around one kernel launch. */
-void timing__begin(struct comm *comm, uint64_t stream, bool captured, bool chosen, uint64_t now,
-		   struct launch_timing *t);
+void timing__begin(struct comm *comm, uint64_t stream, bool captured, struct choice choice,
+		   uint64_t now, struct launch_timing *t);
 void timing__end(struct comm *comm, uint64_t stream, struct launch_timing *t);
 void timing__drop(struct launch_timing *t); /* it was begun and does not end */
 void timing__give_back(uint16_t pair);	    /* of a launch that has ended */

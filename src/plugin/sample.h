@@ -20,6 +20,13 @@ struct sample {
 	_Atomic uint64_t operation; /* the last collective */
 	_Atomic uint32_t launches;  /* since */
 	_Atomic uint32_t share;	    /* of launches that are chosen, by 2^-32 */
+	_Atomic uint32_t lately;    /* the least of the last seconds, or so */
+	uint64_t salt;		    /* of the communicator, on all its ranks */
+};
+
+struct choice {
+	bool chosen;
+	bool usual; /* also had its communicator launched all the time */
 };
 
 /* A collective begins: with its number among those of its function, the same on all ranks. */
@@ -37,22 +44,33 @@ static inline uint32_t sample__mix(uint64_t x)
 	return x >> 32;
 }
 
-/* Once for each launch. */
-static inline bool sample__chooses(struct sample *sample)
+static inline bool share__has(uint32_t share, uint32_t number)
 {
-	uint32_t share = atomic_load_explicit(&sample->share, memory_order_relaxed);
-	uint64_t operation = atomic_load_explicit(&sample->operation, memory_order_relaxed);
-	uint64_t n = atomic_load_explicit(&sample->launches, memory_order_relaxed);
-
-	atomic_store_explicit(&sample->launches, n + 1, memory_order_relaxed);
-	return share == SAMPLE_ALL || sample__mix(operation ^ n << 40) < share;
+	return share == SAMPLE_ALL || number < share;
 }
 
-static inline void sample__reset(struct sample *sample)
+/* Once for each launch. */
+static inline struct choice sample__choose(struct sample *sample)
 {
+	uint64_t operation = atomic_load_explicit(&sample->operation, memory_order_relaxed);
+	uint64_t n = atomic_load_explicit(&sample->launches, memory_order_relaxed);
+	uint32_t number;
+
+	atomic_store_explicit(&sample->launches, n + 1, memory_order_relaxed);
+	number = sample__mix(operation ^ n << 40 ^ sample->salt);
+	return (struct choice){
+		share__has(atomic_load_explicit(&sample->share, memory_order_relaxed), number),
+		share__has(atomic_load_explicit(&sample->lately, memory_order_relaxed), number),
+	};
+}
+
+static inline void sample__reset(struct sample *sample, uint64_t salt)
+{
+	sample->salt = salt;
 	atomic_store(&sample->operation, 0);
 	atomic_store(&sample->launches, 0);
 	atomic_store(&sample->share, SAMPLE_ALL);
+	atomic_store(&sample->lately, SAMPLE_ALL);
 }
 
 /* ---- the plugin's thread ---- */
@@ -62,6 +80,7 @@ struct launch_rate {
 	uint64_t launches; /* by then */
 	uint64_t since_ns; /* 0: never looked at */
 	double per_second;
+	double lately; /* falls slower */
 };
 
 /*
@@ -79,6 +98,8 @@ struct share {
 double rate__update(struct launch_rate *rate, uint64_t launches, uint64_t now);
 /* Of one that makes so many: what is to be chosen. */
 uint32_t share__of(struct share *share, double per_second);
+/* And what would be, had it gone on as it did lately. */
+uint32_t share__lately(const struct share *share, const struct launch_rate *rate);
 /* After all of them: what the next round goes by, with room for so many timed a second. */
 void share__settle(struct share *share, double room);
 

@@ -90,12 +90,13 @@ static bool comm__has_budget(struct comm *comm, uint64_t now, const struct claim
 }
 
 /* With every launch: when the one before it was is part of the answer. */
-static struct claim comm__claim(struct comm *comm, uint64_t now)
+static struct claim comm__claim(struct comm *comm, uint64_t now, bool chosen)
 {
 	uint64_t launched_ns = atomic_load_explicit(&comm->launched_ns, memory_order_relaxed);
 	const struct claim claim = {
 		.timed_ns = atomic_load_explicit(&comm->timed_ns, memory_order_relaxed),
 		.pause_ns = now - launched_ns,
+		.chosen = chosen,
 	};
 
 	atomic_store_explicit(&comm->launched_ns, now, memory_order_relaxed);
@@ -124,10 +125,10 @@ static enum nbp_timing gpu__ready(struct comm *comm, struct gpu **ret)
 	}
 }
 
-static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool captured, bool chosen,
-				     uint64_t now, struct launch_timing *t)
+static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool captured,
+				     struct choice choice, uint64_t now, struct launch_timing *t)
 {
-	const struct claim claim = comm__claim(comm, now);
+	const struct claim claim = comm__claim(comm, now, choice.chosen);
 	struct gpu *gpu = NULL;
 	struct pair *pair;
 	enum nbp_timing answer;
@@ -136,7 +137,8 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 		return NBP_NOT_TIMED_CAPTURING;
 	if (!cuda__usable())
 		return NBP_NOT_TIMED_NO_CUDA;
-	if (!(chosen || claim__is_first(&claim)) || !comm__has_budget(comm, now, &claim))
+	t->after_pause = claim__is_first(&claim) && !choice.usual;
+	if (!claim__asks(&claim) || !comm__has_budget(comm, now, &claim))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = gpu__ready(comm, &gpu);
 	if (answer != NBP_TIMED)
@@ -159,14 +161,14 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 	return NBP_TIMED;
 }
 
-void timing__begin(struct comm *comm, uint64_t stream, bool captured, bool chosen, uint64_t now,
-		   struct launch_timing *t)
+void timing__begin(struct comm *comm, uint64_t stream, bool captured, struct choice choice,
+		   uint64_t now, struct launch_timing *t)
 {
 	t->pair = 0;
-	t->after_pause = !chosen;
+	t->after_pause = false;
 	t->stamp = 0;
 	t->spent_ns = 0;
-	t->timing = launch__begin(comm, stream, captured, chosen, now, t);
+	t->timing = launch__begin(comm, stream, captured, choice, now, t);
 }
 
 static enum nbp_timing launch__end(struct gpu *gpu, struct pair *pair, uint64_t stream,

@@ -23,7 +23,7 @@ static void fresh(void)
 /* Of a communicator that launches all the time; last timed then. */
 static bool take(uint64_t now, uint64_t timed_ns)
 {
-	const struct claim claim = {.timed_ns = timed_ns};
+	const struct claim claim = {.timed_ns = timed_ns, .chosen = true};
 
 	return budget__take(&budget, now, &claim);
 }
@@ -40,7 +40,7 @@ static bool take_after_pause(uint64_t now)
 struct one {
 	struct sample sample;
 	struct launch_rate rate;
-	uint64_t launched_ns, timed_ns, n, n_timed;
+	uint64_t launched_ns, timed_ns, n, n_timed, n_marked;
 };
 
 struct rank {
@@ -54,7 +54,7 @@ static void rank__start(struct rank *rank)
 {
 	memset(rank, 0, sizeof(*rank));
 	for (int i = 0; i < N_COMMS; i++)
-		sample__reset(&rank->comms[i].sample);
+		sample__reset(&rank->comms[i].sample, i);
 }
 
 static void rank__round(struct rank *rank, uint64_t now, double fill)
@@ -63,8 +63,10 @@ static void rank__round(struct rank *rank, uint64_t now, double fill)
 		struct one *one = &rank->comms[i];
 		double rate = rate__update(&one->rate, one->n, now);
 
-		if (one->n)
-			atomic_store(&one->sample.share, share__of(&rank->share, rate));
+		if (!one->n)
+			continue;
+		atomic_store(&one->sample.share, share__of(&rank->share, rate));
+		atomic_store(&one->sample.lately, share__lately(&rank->share, &one->rate));
 	}
 	share__settle(&rank->share, budget__room() * fill);
 	rank->round_ns = now;
@@ -74,22 +76,42 @@ static void rank__round(struct rank *rank, uint64_t now, double fill)
 static bool rank__launches(struct rank *rank, int comm, uint64_t now)
 {
 	struct one *one = &rank->comms[comm];
-	const struct claim claim = {.timed_ns = one->timed_ns, .pause_ns = now - one->launched_ns};
-	bool chosen;
+	struct claim claim = {.timed_ns = one->timed_ns, .pause_ns = now - one->launched_ns};
+	struct choice choice;
 
 	if (now - rank->round_ns >= ROUND_NS)
 		rank__round(rank, now, 0.9);
-	chosen = sample__chooses(&one->sample);
+	choice = sample__choose(&one->sample);
+	claim.chosen = choice.chosen;
 	sample__operation(&one->sample, ++one->n, 4);
 	one->launched_ns = now;
-	if (!(chosen || claim__is_first(&claim)) || !budget__take(&rank->budget, now, &claim))
+	if (!claim__asks(&claim) || !budget__take(&rank->budget, now, &claim))
 		return false;
 	one->timed_ns = now;
 	one->n_timed++;
+	one->n_marked += claim__is_first(&claim) && !choice.usual;
 	return true;
 }
 
 static struct rank rank, other;
+
+/* Of launches that one of the two timed, how many both did. */
+struct agreement {
+	uint64_t both, either;
+};
+
+static void agreement__add(struct agreement *a, bool here, bool there)
+{
+	a->both += here && there;
+	a->either += here || there;
+}
+
+static void agreement__check(const struct agreement *a)
+{
+	printf("     of %d launches that one of two ranks timed both did %d\n", (int)a->either,
+	       (int)a->both);
+	CHECK(a->either > 5000 && a->both * 10 >= a->either * 9);
+}
 
 struct outcome {
 	uint64_t n, n_timed;
@@ -156,7 +178,7 @@ TEST(a_burst_costs_no_more_than_was_saved)
 /* Every rank of a job, each by its own clock and from its own time on. */
 TEST(ranks_time_the_same_launches)
 {
-	uint64_t both = 0, either = 0;
+	struct agreement agreement = {0};
 
 	rank__start(&rank);
 	rank__start(&other);
@@ -165,18 +187,15 @@ TEST(ranks_time_the_same_launches)
 		bool here = rank__launches(&rank, 0, now), there;
 
 		if (i == 50000) { /* attached later, at the same operation */
-			sample__reset(&other.comms[0].sample);
+			sample__reset(&other.comms[0].sample, 0);
 			sample__operation(&other.comms[0].sample, other.comms[0].n, 4);
 		}
 		there = rank__launches(&other, 0, 77 * SECOND_NS + i * 15000 + i % 5 * 2000);
 		if (i < 100000)
 			continue; /* until both know how often they launch */
-		both += here && there;
-		either += here || there;
+		agreement__add(&agreement, here, there);
 	}
-	printf("     of %d launches that one of two ranks timed both did %d\n", (int)either,
-	       (int)both);
-	CHECK(either > 5000 && both * 10 >= either * 9);
+	agreement__check(&agreement);
 }
 
 /* A rank with less budget times some of those that the others time, and no others. */
@@ -184,12 +203,12 @@ TEST(less_budget_is_less_of_the_same)
 {
 	struct sample little, much;
 
-	sample__reset(&little);
-	sample__reset(&much);
+	sample__reset(&little, 0);
+	sample__reset(&much, 0);
 	little.share = SAMPLE_ALL / 100;
 	much.share = SAMPLE_ALL / 20;
 	for (int i = 0, n = 0; i < 100000; i++) {
-		bool a = sample__chooses(&little), b = sample__chooses(&much);
+		bool a = sample__choose(&little).chosen, b = sample__choose(&much).chosen;
 
 		CHECK(!a || b);
 		n += a;
@@ -207,10 +226,10 @@ TEST(without_collectives)
 	struct sample sample;
 	int n = 0;
 
-	sample__reset(&sample);
+	sample__reset(&sample, 0);
 	sample.share = SAMPLE_ALL / 100;
 	for (int i = 0; i < 100000; i++)
-		n += sample__chooses(&sample);
+		n += sample__choose(&sample).chosen;
 	CHECK(n > 900 && n < 1100);
 }
 
@@ -223,10 +242,10 @@ TEST(a_step_of_any_length)
 		int length = lengths[k], timed[1000] = {0}, steps = 100000, least = steps, most = 0;
 		struct sample sample;
 
-		sample__reset(&sample);
+		sample__reset(&sample, 0);
 		sample.share = SAMPLE_ALL / 100;
 		for (int i = 0; i < steps * length; i++) {
-			timed[i % length] += sample__chooses(&sample);
+			timed[i % length] += sample__choose(&sample).chosen;
 			sample__operation(&sample, i, 4);
 		}
 		for (int i = 0; i < length; i++) {
@@ -291,6 +310,71 @@ TEST(equal_parts)
 	CHECK(sum > 999 && sum < 1001);
 	share__settle(&share, 0);
 	CHECK(share__of(&share, 1e5) == 0);
+}
+
+/* None above what there is for all, and all together are: shared out, not left to the bucket. */
+TEST(together_too_many)
+{
+	struct agreement agreement = {0};
+	uint64_t from = SECOND_NS;
+
+	rank__start(&rank);
+	rank__start(&other);
+	for (uint64_t i = 0; i < 60000; i++) {
+		for (int c = 0; c < 8; c++) { /* 8 of 300 a second: room for 450 */
+			uint64_t now = from + i * 3333333 / 8 + c * 30000;
+			bool here, there;
+
+			if (i % 8 != (uint64_t)c)
+				continue;
+			here = rank__launches(&rank, c, now);
+			there = rank__launches(&other, c, now + i % 5 * 50000);
+			if (i < 8000)
+				continue;
+			agreement__add(&agreement, here, there);
+		}
+	}
+	agreement__check(&agreement);
+}
+
+/* In lockstep, always in the same order: nobody is always the one that finds nothing left. */
+TEST(lockstep)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+
+	rank__start(&rank);
+	for (uint64_t now = SECOND_NS; now < 61 * SECOND_NS; now += 1000000)
+		for (int c = 0; c < N_COMMS; c++)
+			rank__launches(&rank, c, now + c * 1000);
+	for (int c = 0; c < N_COMMS; c++) {
+		least = rank.comms[c].n_timed < least ? rank.comms[c].n_timed : least;
+		most = rank.comms[c].n_timed > most ? rank.comms[c].n_timed : most;
+	}
+	printf("     sixteen in lockstep: each timed %d to %d times\n", (int)least, (int)most);
+	CHECK(least * 10 >= most * 7);
+}
+
+/* After a pause of any length: what is not marked is what chance would have chosen of a step. */
+TEST(a_first_one_is_marked_after_any_pause)
+{
+	static const uint64_t pauses[] = {20000000, 100000000, 500000000, 1000000000};
+
+	for (size_t k = 0; k < sizeof(pauses) / sizeof(*pauses); k++) {
+		uint64_t now = SECOND_NS;
+		struct one *one = &rank.comms[0];
+
+		rank__start(&rank);
+		for (int step = 0; step < 220; step++) {
+			if (step == 20)
+				one->n_marked = 0;
+			for (int i = 0; i < 4000; i++, now += 100000)
+				rank__launches(&rank, 0, now);
+			now += pauses[k];
+		}
+		printf("     pauses of %4d ms: %d of 200 first ones marked\n",
+		       (int)(pauses[k] / 1000000), (int)one->n_marked);
+		CHECK(one->n_marked >= 170);
+	}
 }
 
 /* More rare ones than the budget has room for: it holds. */
