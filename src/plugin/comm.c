@@ -80,7 +80,6 @@ struct comm *comm__create(const struct abi_version *abi)
 	comm->counted_launches = 0;
 	atomic_store(&comm->timed_ns, 0);
 	atomic_store(&comm->launched_ns, 0);
-	sample__reset(&comm->sample, 0);
 	memset(&comm->rate, 0, sizeof(comm->rate));
 	atomic_store(&comm->has_channels, false);
 	return comm;

@@ -25,7 +25,7 @@ int callback__init(const struct abi_version *v, void **context, int *mask, struc
 	if (!comm)
 		return 0;
 	atomic_store(&comm->hash, a->hash);
-	comm->sample.salt = a->hash;
+	sample__reset(&comm->sample, a->hash);
 	atomic_store(&comm->rank, a->rank);
 	comm->n_ranks = a->n_ranks;
 	comm->n_nodes = a->n_nodes < 0 ? NBP_UNKNOWN : (uint32_t)a->n_nodes;

@@ -105,7 +105,8 @@ void timing__share(uint64_t now)
 				      gpu ? share__of(&gpu->share, rate) : SAMPLE_ALL,
 				      memory_order_relaxed);
 		atomic_store_explicit(&comm->sample.lately,
-				      gpu ? share__lately(&gpu->share, &comm->rate) : SAMPLE_ALL,
+				      gpu ? share__part(&gpu->share, comm->rate.lately)
+					  : SAMPLE_ALL,
 				      memory_order_relaxed);
 	}
 	for (int i = 0; i < N_GPUS && atomic_load(&gpus[i].context); i++)

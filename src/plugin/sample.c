@@ -21,16 +21,11 @@ double rate__update(struct launch_rate *rate, uint64_t launches, uint64_t now)
 	return rate->per_second;
 }
 
-static uint32_t share__part(const struct share *share, double per_second)
+uint32_t share__part(const struct share *share, double per_second)
 {
 	if (!share->settled || per_second <= share->most)
 		return SAMPLE_ALL;
 	return share->most / per_second * SAMPLE_ALL;
-}
-
-uint32_t share__lately(const struct share *share, const struct launch_rate *rate)
-{
-	return share__part(share, rate->lately);
 }
 
 uint32_t share__of(struct share *share, double per_second)

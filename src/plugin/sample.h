@@ -21,7 +21,7 @@ struct sample {
 	_Atomic uint32_t launches;  /* since */
 	_Atomic uint32_t share;	    /* of launches that are chosen, by 2^-32 */
 	_Atomic uint32_t lately;    /* the least of the last seconds, or so */
-	uint64_t salt;		    /* of the communicator, on all its ranks */
+	uint64_t salt;
 };
 
 struct choice {
@@ -64,6 +64,7 @@ static inline struct choice sample__choose(struct sample *sample)
 	};
 }
 
+/* salt: of the communicator, the same on all its ranks */
 static inline void sample__reset(struct sample *sample, uint64_t salt)
 {
 	sample->salt = salt;
@@ -97,9 +98,9 @@ struct share {
 /* A communicator has made so many launches by now. Returns how many it makes a second. */
 double rate__update(struct launch_rate *rate, uint64_t launches, uint64_t now);
 /* Of one that makes so many: what is to be chosen. */
+uint32_t share__part(const struct share *share, double per_second);
+/* The same, and in this round it does make so many. */
 uint32_t share__of(struct share *share, double per_second);
-/* And what would be, had it gone on as it did lately. */
-uint32_t share__lately(const struct share *share, const struct launch_rate *rate);
 /* After all of them: what the next round goes by, with room for so many timed a second. */
 void share__settle(struct share *share, double room);
 

@@ -137,7 +137,6 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 		return NBP_NOT_TIMED_CAPTURING;
 	if (!cuda__usable())
 		return NBP_NOT_TIMED_NO_CUDA;
-	t->after_pause = claim__is_first(&claim) && !choice.usual;
 	if (!claim__asks(&claim) || !comm__has_budget(comm, now, &claim))
 		return NBP_NOT_TIMED_BUDGET;
 	answer = gpu__ready(comm, &gpu);
@@ -157,6 +156,7 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 		return NBP_NOT_TIMED_ERROR;
 	}
 	t->pair = (gpu - gpus) * N_PAIRS + (pair - gpu->pairs);
+	t->after_pause = claim__is_first(&claim) && !choice.usual;
 	t->spent_ns = now_ns() - now;
 	return NBP_TIMED;
 }

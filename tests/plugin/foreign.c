@@ -142,8 +142,8 @@ static int finalize_any(void *context)
 	}                                                                                          \
 	extern struct abi_profiler ncclProfiler_v##N;                                              \
 	ABI_EXPORT struct abi_profiler ncclProfiler_v##N = {"foreign",	(void (*)(void))init_v##N, \
-							    start_v##N, stop_any,                  \
-							    record_any, finalize_any}
+							    start_v##N, stop_any, record_any,     \
+							    finalize_any}
 #define INIT_V1(N)                                                                                 \
 	static int init_v##N(void **context, int *mask)                                            \
 	{                                                                                          \

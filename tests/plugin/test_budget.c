@@ -66,7 +66,7 @@ static void rank__round(struct rank *rank, uint64_t now, double fill)
 		if (!one->n)
 			continue;
 		atomic_store(&one->sample.share, share__of(&rank->share, rate));
-		atomic_store(&one->sample.lately, share__lately(&rank->share, &one->rate));
+		atomic_store(&one->sample.lately, share__part(&rank->share, one->rate.lately));
 	}
 	share__settle(&rank->share, budget__room() * fill);
 	rank->round_ns = now;

@@ -700,6 +700,62 @@ TEST(an_untimed_launch_is_made_when_it_is_called)
 	to_sleep();
 }
 
+/* ---- which ---- */
+
+/* One after the other; the GPU has nothing to do. */
+static void launch_in_a_row(void *context, struct fake_stream *stream, int n)
+{
+	static uint64_t sequence = 100000;
+
+	for (int i = 0; i < n; i++)
+		one_collective(5, context, stream, sequence++, 0, NULL);
+}
+
+/*
+ * What is timed of a busy communicator is chosen by chance; what only a pause made it time is
+ * marked, for it is none of what is usual.
+ */
+TEST(after_a_pause_the_first_is_timed_and_marked)
+{
+	struct fake_stream *stream = new_stream();
+	int mask, n_marked = 0, n_timed = 0, n = 0, n_first = 0;
+	void *context = awake_comm(5, &mask, 0x6700, stream);
+
+	for (int i = 0; i < 100; i++) { /* a second: how often it launches is known then */
+		launch_in_a_row(context, stream, 200);
+		ms_sleep(8);
+	}
+	ms_sleep(60);
+	forget_records();
+	for (int i = 0; i < 20; i++) {
+		launch_in_a_row(context, stream, 300);
+		ms_sleep(12);
+	}
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x6700, 20 * 300, NULL), 20 * 300);
+	pthread_mutex_lock(&records_lock);
+	for (int i = 0; i < n_records; i++) {
+		const struct nbp_record *r = &records[i];
+
+		if (r->kind != NBP_KIND_LAUNCH || r->comm_hash != 0x6700 ||
+		    r->launch.phase != NBP_LAUNCHED)
+			continue;
+		n_first += n % 300 == 0 && r->launch.timing == NBP_TIMED;
+		if (r->launch.after_pause)
+			CHECK(n % 300 == 0 && r->launch.timing == NBP_TIMED);
+		n_marked += r->launch.after_pause;
+		n_timed += r->launch.timing == NBP_TIMED;
+		n++;
+	}
+	pthread_mutex_unlock(&records_lock);
+	printf("     of %d launches in 20 rows %d timed, %d of them first ones, %d marked\n", n,
+	       n_timed, n_first, n_marked);
+	CHECK_INT(n, 20 * 300);
+	CHECK(n_first >= 8); /* one that the machine held up is charged to those that follow */
+	CHECK(n_marked >= 8 && n_timed < 1000);
+	tables[5]->finalize(context);
+	to_sleep();
+}
+
 /* ---- many threads ---- */
 
 #define N_AT_ONCE 300 /* more than have a place of their own */
@@ -785,60 +841,6 @@ static void *hammer(void *argument)
 			atomic_store(&longest_ns, took);
 	}
 	return NULL;
-}
-
-/* One after the other; the GPU has nothing to do. */
-static void launch_in_a_row(void *context, struct fake_stream *stream, int n)
-{
-	static uint64_t sequence = 100000;
-
-	for (int i = 0; i < n; i++)
-		one_collective(5, context, stream, sequence++, 0, NULL);
-}
-
-/*
- * What is timed of a busy communicator is chosen by chance; what only a pause made it time is
- * marked, for it is none of what is usual.
- */
-TEST(after_a_pause_the_first_is_timed_and_marked)
-{
-	struct fake_stream *stream = new_stream();
-	int mask, n_marked = 0, n_timed = 0, n = 0, n_first = 0;
-	void *context = awake_comm(5, &mask, 0x6700, stream);
-
-	for (int i = 0; i < 100; i++) { /* a second: how often it launches is known then */
-		launch_in_a_row(context, stream, 200);
-		ms_sleep(8);
-	}
-	ms_sleep(60);
-	forget_records();
-	for (int i = 0; i < 20; i++) {
-		launch_in_a_row(context, stream, 300);
-		ms_sleep(12);
-	}
-	CHECK_INT(wait_records(NBP_KIND_OPERATION, 0x6700, 20 * 300, NULL), 20 * 300);
-	pthread_mutex_lock(&records_lock);
-	for (int i = 0; i < n_records; i++) {
-		const struct nbp_record *r = &records[i];
-
-		if (r->kind != NBP_KIND_LAUNCH || r->comm_hash != 0x6700 ||
-		    r->launch.phase != NBP_LAUNCHED)
-			continue;
-		n_first += n % 300 == 0 && r->launch.timing == NBP_TIMED;
-		if (r->launch.after_pause)
-			CHECK(n % 300 == 0 && r->launch.timing == NBP_TIMED);
-		n_marked += r->launch.after_pause;
-		n_timed += r->launch.timing == NBP_TIMED;
-		n++;
-	}
-	pthread_mutex_unlock(&records_lock);
-	printf("     of %d launches in 20 rows %d timed, %d of them first ones, %d marked\n", n,
-	       n_timed, n_first, n_marked);
-	CHECK_INT(n, 20 * 300);
-	CHECK(n_first >= 8); /* one that the machine held up is charged to those that follow */
-	CHECK(n_marked >= 8 && n_timed < 1000);
-	tables[5]->finalize(context);
-	to_sleep();
 }
 
 TEST(sixteen_threads_on_shared_communicators)

@@ -133,16 +133,16 @@ TEST(our_launch)
 
 	launch__judge(&launch);
 	record_jsonl__launch(&json, &launch, "12345");
-	CHECK_STR(
-		take(), OURS_HEAD
-		"\"duration_ns\":100400,\"timing\":\"timed\",\"sampled\":true,\"source\":\"cuda_event\","
-		"\"gpu_start_ns\":1000010000,\"gpu_end_ns\":1000110400,\"clock_error_ns\":900,"
-		"\"captured\":\"no\",\"complete\":true,\"form\":\"one\","
-		"\"operation\":\"AllReduce\",\"bytes\":16777216,\"bus_bytes\":29360128.000000,"
-		"\"n_operations\":1,\"operations\":[{\"operation\":\"AllReduce\",\"number\":17,"
-		"\"sequence\":40,\"count\":4194304,\"datatype\":7,\"type_bytes\":4,"
-		"\"root\":null,\"algorithm\":\"RING\",\"protocol\":\"LL128\",\"channels\":8,"
-		"\"call_ns\":1000000000}]}\n");
+	CHECK_STR(take(), OURS_HEAD
+		  "\"duration_ns\":100400,\"timing\":\"timed\",\"sampled\":true,"
+		  "\"source\":\"cuda_event\","
+		  "\"gpu_start_ns\":1000010000,\"gpu_end_ns\":1000110400,\"clock_error_ns\":900,"
+		  "\"captured\":\"no\",\"complete\":true,\"form\":\"one\","
+		  "\"operation\":\"AllReduce\",\"bytes\":16777216,\"bus_bytes\":29360128.000000,"
+		  "\"n_operations\":1,\"operations\":[{\"operation\":\"AllReduce\",\"number\":17,"
+		  "\"sequence\":40,\"count\":4194304,\"datatype\":7,\"type_bytes\":4,"
+		  "\"root\":null,\"algorithm\":\"RING\",\"protocol\":\"LL128\",\"channels\":8,"
+		  "\"call_ns\":1000000000}]}\n");
 }
 
 TEST(our_launch_that_was_not_timed)

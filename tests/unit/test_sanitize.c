@@ -14,10 +14,7 @@ static const char *clean(const char *text, size_t size)
 TEST(nothing_a_terminal_obeys_passes)
 {
 	CHECK_STR(clean("\033[2Jx\r\n\t\a\177", 256), "?[2Jx?????");
-	CHECK_STR(clean("a\xc2\x9b"
-			"31m",
-			256),
-		  "a?31m"); /* C1: a one-character CSI */
+	CHECK_STR(clean("a\xc2\x9b" "31m", 256), "a?31m"); /* C1: a one-character CSI */
 }
 
 TEST(utf8_passes_and_what_is_not_becomes_a_question_mark)

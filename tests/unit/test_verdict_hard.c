@@ -365,8 +365,8 @@ TEST(chance_in_another_communicator_acquits_nobody)
 }
 
 /*
- * As a PyTorch job on two H200 did: rank 1 sleeps 50 ms, rank 0 has nothing to do but wait. How
- * late rank 1 comes varies less than by how much rank 0 needs from one to the next, which wanders.
+ * As a PyTorch job on two H200 did: rank 1 sleeps 50 ms, rank 0 has nothing to do but wait. How late
+ * rank 1 comes varies less than by how much rank 0 needs from one to the next, which wanders.
  */
 TEST(late_as_exactly_as_a_timer)
 {
