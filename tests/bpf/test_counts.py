@@ -28,7 +28,7 @@ COUNTERS = 65536
 def agent_of(*jobs, args=()):
     """One that sees these jobs alone: others may run on this machine, and events have no label."""
     pids = [pid for job in jobs for pid in getattr(job, "pids", None) or [job.pid]]
-    return nbt.Agent(*args, *[word for pid in pids for word in ("--pid", pid)])
+    return nbt.Agent(*args, *nbt.pid_words(pids))
 
 
 def counts(series, **labels):

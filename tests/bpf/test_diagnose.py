@@ -234,8 +234,7 @@ def test_ended_by_a_signal():
 
 def test_no_progress_without_a_terminal():
     sim = job(IN_STEP, ranks=2)
-    words = [word for pid in sim.pids for word in ("--pid", pid)]
-    done = nbt.run_agent("diagnose", *words, "--duration", 6, seconds=60)
+    done = nbt.run_agent("diagnose", *nbt.pid_words(sim.pids), "--duration", 6, seconds=60)
     assert (done.returncode, done.stderr) == (0, ""), done
 
 

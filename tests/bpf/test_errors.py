@@ -114,8 +114,7 @@ def test_bad_numbers():
     assert numbers >= 7, numbers
     refused(["run", "--interval", "86401"], "--interval", "86400")
     refused(["run", "--pid", "4194305"], "--pid", "4194304")
-    pids = [word for pid in range(1, 66) for word in ("--pid", pid)]
-    refused(["run", *pids], "--pid", "64", "--cgroup")
+    refused(["run", *nbt.pid_words(range(1, 66))], "--pid", "64", "--cgroup")
 
 
 def test_directories():

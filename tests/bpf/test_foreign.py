@@ -35,10 +35,6 @@ LEARN = "loop 12 { allreduce a 10 fp32; allgather b 10 fp32; synchronize; pause 
         "@0 print learnt; wait; "
 
 
-def pid_words(pids):
-    return [word for pid in pids for word in ("--pid", pid)]
-
-
 def told(series, family):
     """{(UUID, operation): sum}"""
     sums = defaultdict(float)
@@ -53,7 +49,7 @@ class Followed:
     is_followed = False
 
     def __init__(self, script=WORK, warm=WARM, nccl=None, late=True, plugin=FOREIGN, **environment):
-        self.plugin = plugin
+        self.is_followed = plugin == FOREIGN
         words = ["env", *[f"{name}={value}" for name, value in environment.items()]]
         self.sim = nbt.Sim(warm + script, ranks=RANKS, nccl=nccl, gpu=True, plugin=plugin,
                            args=["--gpus-per-node", RANKS], prefix=words if environment else ())
@@ -65,8 +61,7 @@ class Followed:
             self.start_agent()
 
     def start_agent(self):
-        self.is_followed = self.plugin == FOREIGN
-        self.agent = nbt.Agent("--foreign-plugins", *pid_words(self.sim.pids),
+        self.agent = nbt.Agent("--foreign-plugins", *nbt.pid_words(self.sim.pids),
                                preexec_fn=fake_gpus(RANKS))
 
     def wait_said(self, what, pids=None):
@@ -173,8 +168,7 @@ def test_operations_in_a_recording():
         file = nbt.tempdir() / "recording"
         sim = nbt.Sim(WARM + WORK, ranks=2, nccl=nccl, gpu=True, plugin=FOREIGN)
         recorder = subprocess.Popen([nbt.AGENT, "record", "-o", file, "--foreign-plugins",
-                                     *map(str, pid_words(sim.pids))], stderr=subprocess.PIPE,
-                                    text=True)
+                                     *nbt.pid_words(sim.pids)], stderr=subprocess.PIPE, text=True)
         nbt.defer(nbt.end, recorder)
         assert recorder.stderr.readline().startswith("nccl-bpftrace: recording to ")
         sim.go()
@@ -202,7 +196,6 @@ def test_only_what_it_asks_for():
     """Without channels no time; without operations nothing: counts come from the probes."""
     for mask in ("0x6", "0xf00", "0"):
         job = Followed(late=False, FOREIGN_MASK=mask)
-        job.wait_said("followed")
         job.work()
         assert not job.risen("nccl_timed_operations_total")
         assert not job.lost(), job.lost()
@@ -220,7 +213,7 @@ def test_without_the_option():
     job = Followed.__new__(Followed)
     job.sim = nbt.Sim(WARM + WORK, ranks=RANKS, gpu=True, plugin=FOREIGN,
                       args=["--gpus-per-node", RANKS])
-    job.agent = nbt.Agent(*pid_words(job.sim.pids))
+    job.agent = nbt.Agent(*nbt.pid_words(job.sim.pids))
     job.sim.go()
     job.sim.process.stdout.readline()
     job.work()
@@ -303,7 +296,8 @@ def test_wrong_tables():
     """Refused with the reason; the process, and who maps the same files, go on."""
     jobs = {what: Spoiled(what) for what in WRONG}
     good = Spoiled()
-    agent = nbt.Agent("--foreign-plugins", *pid_words([good.pid, *[j.pid for j in jobs.values()]]))
+    agent = nbt.Agent("--foreign-plugins",
+                      *nbt.pid_words([good.pid, *[j.pid for j in jobs.values()]]))
     nbt.wait_for(lambda: agent.output().count("not followed: ") == len(WRONG), "refusals", 40)
     for what, job in jobs.items():
         assert re.search(rf"process {job.pid}: profiler plugin {FOREIGN}: not followed: its table "

@@ -30,7 +30,7 @@ def unresolved(series):
 
 def run_job(script, **options):
     job = nbt.Sim(script, ranks=2, gpu=True, **options)
-    agent = Agent(*(word for pid in job.pids for word in ("--pid", pid)))
+    agent = Agent(*nbt.pid_words(job.pids))
     before = unresolved(agent.series())
     job.run()
     return job, agent, before
@@ -75,7 +75,7 @@ def test_captured_before_the_tracer_came():
                   "wait; replay g x 50; allreduce a 10 fp32; synchronize", ranks=2, gpu=True)
     job.go()
     assert job.process.stdout.readline() == "first\n"
-    agent = Agent(*(word for pid in job.pids for word in ("--pid", pid)))
+    agent = Agent(*nbt.pid_words(job.pids))
     before = unresolved(agent.series())
     job.go()
     job.wait_done()
@@ -247,7 +247,7 @@ def test_who_launches_no_more_is_named():
     job = nbt.Sim("comm a; capture g { allreduce a 500 fp32 x 3 }; loop 40 { replay g; pause 50 }; "
                   "@0-2 replay g; wait; @3 replay g; loop forever { replay g; pause 50 }",
                   ranks=4, gpu=True)
-    agent = Agent(*(word for pid in job.pids for word in ("--pid", pid)), "--stuck-after", 6)
+    agent = Agent(*nbt.pid_words(job.pids), "--stuck-after", 6)
     states = lambda s: {l["state"] for l, value in s.get("nccl_communicator_state") if value}
     job.go()
     for state in ("healthy", "waiting", "stuck"):
@@ -266,7 +266,7 @@ def test_launches_of_what_was_captured_before_are_movement():
                   ranks=2, gpu=True)
     job.go()
     assert job.process.stdout.readline() == "first\n"
-    agent = Agent(*(word for pid in job.pids for word in ("--pid", pid)), "--stuck-after", 4)
+    agent = Agent(*nbt.pid_words(job.pids), "--stuck-after", 4)
     job.go()
     assert job.process.stdout.readline() == "last\n"
     assert not re.search("verdict=(waiting|stuck)", agent.output()), agent.output()

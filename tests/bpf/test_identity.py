@@ -16,7 +16,7 @@ FLOAT32 = 7
 def agent_of(*jobs, args=(), **kwargs):
     """One that sees these jobs alone: others may run on this machine."""
     pids = [pid for job in jobs for pid in getattr(job, "pids", None) or [job.pid]]
-    return nbt.Agent(*args, *[word for pid in pids for word in ("--pid", pid)], **kwargs)
+    return nbt.Agent(*args, *nbt.pid_words(pids), **kwargs)
 
 
 def infos(series):

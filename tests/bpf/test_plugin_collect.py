@@ -24,7 +24,7 @@ def lost(series, reason=None):
 
 def agent_for(*jobs, args=(), **kwargs):
     """Of these processes alone: others here may have the plugin, too."""
-    return Agent(*args, *(word for job in jobs for word in ("--pid", job.pid)), **kwargs)
+    return Agent(*args, *nbt.pid_words(job.pid for job in jobs), **kwargs)
 
 
 def expect_records(agent, *jobs):

@@ -18,7 +18,7 @@ WARM_UP = "comm a; loop 20 { allreduce a 1000 fp32; pause 20 };"
 
 def agent_of(job, *args, **kwargs):
     """Only of this job: another one may run here."""
-    return nbt.Agent(*(word for pid in job.pids for word in ("--pid", pid)), *args, **kwargs)
+    return nbt.Agent(*nbt.pid_words(job.pids), *args, **kwargs)
 
 
 def states(series, job_comm=None):

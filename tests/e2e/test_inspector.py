@@ -15,7 +15,7 @@ NODE = socket.gethostname()
 
 
 def agent_for(*jobs, gpus=4, args=(), **kwargs):
-    pids = [word for job in jobs for word in ("--pid", job.pid)]
+    pids = nbt.pid_words(job.pid for job in jobs)
     return nbt.Agent(*pids, *args, preexec_fn=servers.fake_gpus(gpus), **kwargs)
 
 

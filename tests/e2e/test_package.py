@@ -180,6 +180,6 @@ def test_the_plugin_of_the_package():
     tree = nbt.tempdir()
     subprocess.run(["dpkg-deb", "-x", package(), tree], check=True)
     job = tenant.start(tree / PLUGIN.lstrip("/"))
-    agent = nbt.Agent(*(word for pid in job.pids for word in ("--pid", pid)), preexec_fn=fake_gpus(2))
+    agent = nbt.Agent(*nbt.pid_words(job.pids), preexec_fn=fake_gpus(2))
     job.run()
     tenant.expect_all(agent.series, job)

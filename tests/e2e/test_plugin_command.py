@@ -153,7 +153,7 @@ def test_jobs_take_it():
     output = nbt.tempdir() / "recording"
     job = nbt.Sim("comm world config; pause 1500; allreduce world 100000 fp32 x 20; synchronize",
                   ranks=2, gpu=True, prefix=["env", f"NCCL_CONF_FILE={conf}"])
-    pids = [word for pid in job.pids for word in ("--pid", str(pid))]
+    pids = nbt.pid_words(job.pids)
     record = subprocess.Popen([nbt.AGENT, "record", "-o", output, "--gpu-timing-budget", "100",
                                *pids], stderr=subprocess.PIPE, text=True)
     nbt.defer(nbt.end, record)

@@ -24,7 +24,7 @@ class Recording:
 
     def __init__(self, *args, output=None, jobs=(), **popen):
         self.output = output or nbt.tempdir() / "recording"
-        pids = [word for job in jobs for word in ("--pid", str(job.pid))]
+        pids = nbt.pid_words(job.pid for job in jobs)
         self.process = subprocess.Popen(
             [nbt.AGENT, "record", "-o", self.output, *pids, *map(str, args)], text=True,
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **popen)

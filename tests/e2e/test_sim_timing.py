@@ -31,7 +31,7 @@ class Timed:
         self.gpus = ranks // nodes
         self.sim = nbt.Sim(warm + script, ranks=ranks, nccl=nccl, gpu=True, plugin=PLUGIN,
                            args=["--gpus-per-node", self.gpus, *args])
-        words = [word for pid in self.sim.pids for word in ("--pid", pid)]
+        words = nbt.pid_words(self.sim.pids)
         self.agent = nbt.Agent("--gpu-timing-budget", budget, *agent_args, *words,
                                preexec_fn=fake_gpus(self.gpus))
         self.sim.go()
@@ -184,7 +184,7 @@ def test_no_kernel_timer_of_a_release_whose_times_are_wrong():
     sim = nbt.Sim("comm a; loop 100 { rate 50; allreduce a 1000 fp32; synchronize }; wait",
                   nccl=nbt.BUILD / "sim/2.99.1/libnccl.so.2", gpu=True, plugin=PLUGIN)
     agent = nbt.Agent("--no-ui", "--kernel-timer",
-                      *[word for pid in sim.pids for word in ("--pid", pid)])
+                      *nbt.pid_words(sim.pids))
     sim.go()
     for pid in sim.pids:
         line = f"process {pid}: no --kernel-timer: NCCL 2.99.1 would tell wrong times"
@@ -200,7 +200,7 @@ def test_what_hangs_stays_in_flight():
                   "@1 gpu hang; allreduce a 77 fp32; @0 print hangs; wait; @1 gpu ok; synchronize",
                   gpu=True, plugin=PLUGIN)
     agent = nbt.Agent("--gpu-timing-budget", 100,
-                      *[word for pid in sim.pids for word in ("--pid", pid)])
+                      *nbt.pid_words(sim.pids))
     sim.go()
     assert sim.process.stdout.readline() == "hangs\n"
     now = time.time()
@@ -221,7 +221,7 @@ def test_one_gpu_is_busy_with_something_else():
                   "@0 print launched; wait; @2 gpu ok; synchronize",
                   ranks=RANKS, gpu=True, plugin=PLUGIN)
     agent = nbt.Agent("--gpu-timing-budget", 100,
-                      *[word for pid in sim.pids for word in ("--pid", pid)])
+                      *nbt.pid_words(sim.pids))
     sim.go()
     assert sim.process.stdout.readline() == "launched\n"
     now = time.time()
@@ -237,7 +237,7 @@ def test_one_gpu_is_busy_with_something_else():
     # who comes when the first tracer has gone is told of it by the plugins
     agent.stop()
     told = nbt.run_agent("diagnose", "--json", "--duration", "12",
-                         *[word for pid in sim.pids for word in ("--pid", pid)])
+                         *nbt.pid_words(sim.pids))
     assert told.returncode == 4, told
     found, = json.loads(told.stdout)["communicators"]
     assert (found["state"], found["culprit_ranks"], found["operation"], found["sequence"]) == \

@@ -14,9 +14,7 @@ import test_plugin as hook  # noqa: E402
 def graphs(environment=(), args=()):
     gpu.need_gpus(2)
     job = gpu.TorchJob(2, 0, "eager", environment, program="graph_job.py")
-    for pid in {comm["pid"] for comm in job.communicators()}:
-        args += ("--pid", pid)
-    agent = nbt.Agent(*args)
+    agent = nbt.Agent(*args, *nbt.pid_words({comm["pid"] for comm in job.communicators()}))
     job.tell("go")
     job.wait("done")
     series = agent.fresh(2)

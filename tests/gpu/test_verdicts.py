@@ -164,9 +164,9 @@ def pausing(plugin, pause=PAUSE, checkpoint=CHECKPOINT):
 
 def watcher(cases, *args):
     """An agent that sees these jobs alone."""
-    pids = [word for case in cases for pid in case.job.pids for word in ("--pid", pid)]
-    found = Watcher("--no-ui", *args, *pids, agent_class=nbt.Agent)
-    found.wait_traced([pid for case in cases for pid in case.job.pids])
+    pids = [pid for case in cases for pid in case.job.pids]
+    found = Watcher("--no-ui", *args, *nbt.pid_words(pids), agent_class=nbt.Agent)
+    found.wait_traced(pids)
     return found
 
 

@@ -140,6 +140,11 @@ class Series:
         return {name for name, _ in self.samples}
 
 
+def pid_words(pids):
+    """Words of a command line: what is traced is these processes alone."""
+    return [word for pid in pids for word in ("--pid", str(pid))]
+
+
 class Agent:
     """`nccl-bpftrace run` with a textfile directory of its own, ended after the test."""
 

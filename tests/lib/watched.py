@@ -17,7 +17,7 @@ class Diagnose:
         self.master, slave = pty.openpty()
         nbt.defer(os.close, self.master)
         self.out = tempfile.TemporaryFile("w+")
-        words = [word for pid in pids for word in ("--pid", pid)]
+        words = nbt.pid_words(pids)
         words += ["--json"] if as_json else []
         self.as_json, self.told = as_json, ""
         self.process = subprocess.Popen(
