@@ -34,21 +34,20 @@ static const struct {
 	const char *const *names;
 	int n;
 } namings[] = {
-	[ABI_FUNCTIONS] = NAMES(function_names),
-	[ABI_DATATYPES] = NAMES(datatype_names),
-	[ABI_ALGORITHMS] = NAMES(algorithm_names),
-	[ABI_PROTOCOLS] = NAMES(protocol_names),
+	[ABI_API_FUNCTION] = NAMES(function_names), [ABI_API_DATATYPE] = NAMES(datatype_names),
+	[ABI_FUNCTION] = NAMES(function_names),	    [ABI_DATATYPE] = NAMES(datatype_names),
+	[ABI_ALGORITHM] = NAMES(algorithm_names),   [ABI_PROTOCOL] = NAMES(protocol_names),
 };
 
-uint8_t abi_name__learn(struct abi_name *known, enum abi_naming naming, const char *name)
+uint8_t abi_name__learn(struct abi_names *known, enum abi_named what, const char *name)
 {
-	known->name = name;
-	known->value = NBP_UNKNOWN_U8;
-	for (int i = 0; name && i < namings[naming].n; i++) {
-		if (!strcmp(namings[naming].names[i], name))
-			known->value = i;
+	known->name[what] = name;
+	known->value[what] = NBP_UNKNOWN_U8;
+	for (int i = 0; name && i < namings[what].n; i++) {
+		if (!strcmp(namings[what].names[i], name))
+			known->value[what] = i;
 	}
-	return known->value;
+	return known->value[what];
 }
 
 static uint64_t get_u64(const void *d, int at, uint64_t absent)
@@ -89,11 +88,10 @@ static void names__get(const struct abi_version *v, const void *d, const struct 
 		e->protocol = get_u8(d, at->protocol, NBP_UNKNOWN_U8);
 		return;
 	}
-	e->function = abi_name__get(&names->function, ABI_FUNCTIONS, get_string(d, at->function));
-	e->datatype = abi_name__get(&names->datatype, ABI_DATATYPES, get_string(d, at->datatype));
-	e->algorithm =
-		abi_name__get(&names->algorithm, ABI_ALGORITHMS, get_string(d, at->algorithm));
-	e->protocol = abi_name__get(&names->protocol, ABI_PROTOCOLS, get_string(d, at->protocol));
+	e->function = abi_name__get(names, ABI_FUNCTION, get_string(d, at->function));
+	e->datatype = abi_name__get(names, ABI_DATATYPE, get_string(d, at->datatype));
+	e->algorithm = abi_name__get(names, ABI_ALGORITHM, get_string(d, at->algorithm));
+	e->protocol = abi_name__get(names, ABI_PROTOCOL, get_string(d, at->protocol));
 }
 
 void abi__old_task(const struct abi_version *v, uint64_t type, const void *d,

@@ -30,6 +30,10 @@ enum abi_type {
 	ABI_CE_COLL = 1 << 12,	     /* v6 */
 	ABI_CE_SYNC = 1 << 13,	     /* v6 */
 	ABI_CE_BATCH = 1 << 14,	     /* v6 */
+
+	/* of every version from v5 on, and what a job brings all the time */
+	ABI_USUAL = ABI_GROUP | ABI_COLL | ABI_P2P | ABI_GROUP_API | ABI_COLL_API | ABI_P2P_API |
+		    ABI_KERNEL_LAUNCH,
 };
 
 /* struct ncclProfiler_vN: the signature of init differs, so it is kept untyped. */
@@ -98,25 +102,26 @@ static inline uint64_t abi__type(const struct abi_version *v, const void *descri
  * NCCL's names are string literals of its own: the same address is the same name, until another
  * NCCL may have been loaded, which must make a communicator before it tells of anything.
  */
-struct abi_name {
-	const char *name;
-	uint8_t value;
+enum abi_named {
+	ABI_API_FUNCTION,
+	ABI_API_DATATYPE,
+	ABI_FUNCTION,
+	ABI_DATATYPE,
+	ABI_ALGORITHM,
+	ABI_PROTOCOL,
+	ABI_N_NAMED,
 };
 
 struct abi_names {
 	uint64_t n_inits; /* communicators of the process that had been made then */
-	struct abi_name api_function, api_datatype, function, datatype, algorithm, protocol;
+	const char *name[ABI_N_NAMED];
+	uint8_t value[ABI_N_NAMED];
 };
 
-enum abi_naming {
-	ABI_FUNCTIONS,
-	ABI_DATATYPES,
-	ABI_ALGORITHMS,
-	ABI_PROTOCOLS,
-};
+_Static_assert(sizeof(struct abi_names) == 64, "one cache line");
 
 /* Its value, NBP_UNKNOWN_U8 for none and for one that is not known; `known` has it from now on. */
-uint8_t abi_name__learn(struct abi_name *known, enum abi_naming naming, const char *name);
+uint8_t abi_name__learn(struct abi_names *known, enum abi_named what, const char *name);
 
 static inline void abi_names__renew(struct abi_names *names, uint64_t n_inits)
 {

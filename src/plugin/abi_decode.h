@@ -11,9 +11,10 @@
 
 #define ABI_INLINE static inline __attribute__((always_inline))
 
-ABI_INLINE uint8_t abi_name__get(struct abi_name *known, enum abi_naming naming, const char *name)
+ABI_INLINE uint8_t abi_name__get(struct abi_names *known, enum abi_named what, const char *name)
 {
-	return name && name == known->name ? known->value : abi_name__learn(known, naming, name);
+	return name && name == known->name[what] ? known->value[what]
+						 : abi_name__learn(known, what, name);
 }
 
 ABI_INLINE uint32_t abi_channels__get(uint8_t channels)
@@ -27,16 +28,16 @@ ABI_INLINE void abi__collective(const struct collective_v5 *d, struct abi_names 
 	e->sequence = d->sequence;
 	e->count = d->count;
 	e->root = d->root;
-	e->function = abi_name__get(&names->function, ABI_FUNCTIONS, d->function);
-	e->datatype = abi_name__get(&names->datatype, ABI_DATATYPES, d->datatype);
+	e->function = abi_name__get(names, ABI_FUNCTION, d->function);
+	e->datatype = abi_name__get(names, ABI_DATATYPE, d->datatype);
 }
 
 ABI_INLINE void abi__coll(const struct coll_v5 *d, struct abi_names *names, struct abi_event *e)
 {
 	abi__collective(&d->call, names, e);
 	e->channels = abi_channels__get(d->channels);
-	e->algorithm = abi_name__get(&names->algorithm, ABI_ALGORITHMS, d->algorithm);
-	e->protocol = abi_name__get(&names->protocol, ABI_PROTOCOLS, d->protocol);
+	e->algorithm = abi_name__get(names, ABI_ALGORITHM, d->algorithm);
+	e->protocol = abi_name__get(names, ABI_PROTOCOL, d->protocol);
 }
 
 ABI_INLINE void abi__p2p(const struct p2p_v5 *d, struct abi_names *names, struct abi_event *e)
@@ -45,8 +46,8 @@ ABI_INLINE void abi__p2p(const struct p2p_v5 *d, struct abi_names *names, struct
 	e->count = d->count;
 	e->root = d->peer;
 	e->channels = abi_channels__get(d->channels);
-	e->function = abi_name__get(&names->function, ABI_FUNCTIONS, d->function);
-	e->datatype = abi_name__get(&names->datatype, ABI_DATATYPES, d->datatype);
+	e->function = abi_name__get(names, ABI_FUNCTION, d->function);
+	e->datatype = abi_name__get(names, ABI_DATATYPE, d->datatype);
 	e->algorithm = e->protocol = NBP_UNKNOWN_U8;
 }
 
@@ -65,8 +66,8 @@ ABI_INLINE void abi__task(const struct abi_version *v, uint64_t type, const void
 ABI_INLINE void abi__api(const struct api_v5 *d, struct abi_names *names, struct abi_event *e)
 {
 	e->count = d->count;
-	e->function = abi_name__get(&names->api_function, ABI_FUNCTIONS, d->function);
-	e->datatype = abi_name__get(&names->api_datatype, ABI_DATATYPES, d->datatype);
+	e->function = abi_name__get(names, ABI_API_FUNCTION, d->function);
+	e->datatype = abi_name__get(names, ABI_API_DATATYPE, d->datatype);
 }
 
 ABI_INLINE void abi__coll_api(const struct coll_api_v5 *d, struct abi_names *names,

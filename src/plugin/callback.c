@@ -27,7 +27,7 @@ ABI_INLINE void api__fill(struct note *note, const struct caller *caller, struct
 	note->tid = caller->tid;
 	note->time_ns = caller->api.time_ns;
 	note->count = e->count;
-	note->number = atomic_fetch_add_explicit(&comm->api_number, 1, memory_order_relaxed) + 1;
+	note->number = comm__next_number(&comm->api_number);
 	note->stream = e->stream;
 	note->launch = 0;
 	note->group = caller->api.number;
@@ -135,11 +135,11 @@ static __attribute__((noinline)) void *operation__open(struct caller *caller, st
 }
 
 ABI_INLINE void *operation__start(struct caller *caller, struct comm *comm, void *context,
-				  uint64_t type, const void *descriptor)
+				  uint64_t type, const void *descriptor, bool from_v5)
 {
 	struct abi_event e;
 
-	if (comm->abi->version < 4 || timer__is_on())
+	if ((!from_v5 && comm->abi->version < 4) || timer__is_on())
 		return operation__open(caller, comm, context, type, descriptor);
 	if (type == ABI_COLL)
 		abi__coll(descriptor, &caller->names, &e);
@@ -176,47 +176,56 @@ ABI_INLINE void *kernel__start(struct caller *caller, struct comm *comm, void *c
 
 /* ---- events ---- */
 
-/* Returns this plugin's handle for the event, or NULL. */
-ABI_INLINE void *event__note(struct caller *caller, struct comm *comm, void *context, uint64_t type,
-			     const void *descriptor)
+static __attribute__((noinline)) void *rare__note(struct caller *caller, struct comm *comm,
+						  void *context, uint64_t type,
+						  const void *descriptor)
 {
-	const struct abi_version *v = comm->abi;
-
-	abi_names__renew(&caller->names,
-			 atomic_load_explicit(&process.n_inits, memory_order_relaxed));
 	switch (type) {
-	case ABI_GROUP_API:
-		group_api__start(caller, descriptor);
-		return NULL;
-	case ABI_COLL_API:
+	case ABI_P2P:
+		return operation__start(caller, comm, context, type, descriptor, false);
 	case ABI_P2P_API:
 		api__start(caller, comm, type, descriptor);
 		return NULL;
-	case ABI_KERNEL_LAUNCH:
-		return kernel__start(caller, comm, context, descriptor);
-	case ABI_GROUP:
-		group__start(caller, context);
-		return v->version < 5 || timer__is_on() ? token__new(caller, TOKEN_GROUP) : NULL;
-	case ABI_COLL:
-	case ABI_P2P:
-		return operation__start(caller, comm, context, type, descriptor);
 	case ABI_CE_COLL:
 		return copies__start(caller, comm, context, descriptor);
 	case ABI_KERNEL_CH:
-		return v->channel_timer < 0 ? NULL : timer__start(comm, descriptor);
+		return comm->abi->channel_timer < 0 ? NULL : timer__start(comm, descriptor);
 	default:
 		return NULL; /* a chained plugin's */
 	}
 }
 
-static bool type__is_known(const struct abi_version *v, uint64_t type)
+/*
+ * Returns this plugin's handle for the event, or NULL. By comparisons and for v5 on its own, which
+ * is less to fetch than a table of jumps and one of versions.
+ */
+ABI_INLINE void *event__note(struct caller *caller, struct comm *comm, void *context, uint64_t type,
+			     const void *descriptor, bool from_v5)
 {
-	return type && !(type & (type - 1)) && !(type & ~(uint64_t)v->known);
+	abi_names__renew(&caller->names,
+			 atomic_load_explicit(&process.n_inits, memory_order_relaxed));
+	if (type == ABI_COLL)
+		return operation__start(caller, comm, context, type, descriptor, from_v5);
+	if (from_v5 && type == ABI_KERNEL_LAUNCH)
+		return kernel__start(caller, comm, context, descriptor);
+	if (type == ABI_GROUP) {
+		group__start(caller, context);
+		return !from_v5 || timer__is_on() ? token__new(caller, TOKEN_GROUP) : NULL;
+	}
+	if (from_v5 && type == ABI_COLL_API) {
+		api__start(caller, comm, type, descriptor);
+		return NULL;
+	}
+	if (from_v5 && type == ABI_GROUP_API) {
+		group_api__start(caller, descriptor);
+		return NULL;
+	}
+	return rare__note(caller, comm, context, type, descriptor);
 }
 
 /* The handle that NCCL is given may be a chained plugin's: it is by that that its stop is known. */
 ABI_INLINE int event__start(struct comm *comm, void *context, void **handle, void *descriptor,
-			    uint64_t type)
+			    uint64_t type, bool from_v5)
 {
 	struct caller *caller;
 	int result = 0;
@@ -225,7 +234,7 @@ ABI_INLINE int event__start(struct comm *comm, void *context, void **handle, voi
 	if (!atomic_load_explicit(&process.awake, memory_order_relaxed))
 		return chain__start(comm, handle, descriptor, type, NULL);
 	caller = caller__get();
-	ours = event__note(caller, comm, context, type, descriptor);
+	ours = event__note(caller, comm, context, type, descriptor, from_v5);
 	if (comm->chained)
 		result = chain__start(comm, handle, descriptor, type, ours);
 	else
@@ -237,25 +246,50 @@ ABI_INLINE int event__start(struct comm *comm, void *context, void **handle, voi
 	return result;
 }
 
-int callback__start(const struct abi_version *v, void *context, void **handle, void *descriptor)
+static __attribute__((noinline)) int callback__refuse(void *context, void **handle,
+						      const void *descriptor)
+{
+	control__lost(!handle || !descriptor || !context ? NBP_LOSS_BAD_CALLBACK : NBP_LOSS_STALE);
+	if (handle)
+		*handle = NULL;
+	return 0;
+}
+
+static __attribute__((noinline)) int callback__refuse_type(struct comm *comm, void **handle)
+{
+	comm__lost(comm, NBP_LOSS_UNKNOWN_TYPE);
+	*handle = NULL;
+	return 0;
+}
+
+/* types: of which it is to be one */
+static inline bool type__is_of(uint64_t type, uint32_t types)
+{
+	return type && !(type & (type - 1)) && !(type & ~(uint64_t)types);
+}
+
+ABI_INLINE int start(const struct abi_version *v, void *context, void **handle, void *descriptor,
+		     bool from_v5)
 {
 	struct comm *comm = comm__get(context);
 	uint64_t type;
 
-	if (!handle || !descriptor || !comm || comm->abi != v) {
-		control__lost(!handle || !descriptor || !context ? NBP_LOSS_BAD_CALLBACK
-								 : NBP_LOSS_STALE);
-		if (handle)
-			*handle = NULL;
-		return 0;
-	}
-	type = abi__type(v, descriptor);
-	if (!type__is_known(v, type)) {
-		comm__lost(comm, NBP_LOSS_UNKNOWN_TYPE);
-		*handle = NULL;
-		return 0;
-	}
-	return event__start(comm, context, handle, descriptor, type);
+	if (!handle || !descriptor || !comm || comm->abi != v)
+		return callback__refuse(context, handle, descriptor);
+	type = from_v5 ? *(const uint64_t *)descriptor : abi__type(v, descriptor);
+	if (!(from_v5 && type__is_of(type, ABI_USUAL)) && !type__is_of(type, v->known))
+		return callback__refuse_type(comm, handle);
+	return event__start(comm, context, handle, descriptor, type, from_v5);
+}
+
+int callback__start(const struct abi_version *v, void *context, void **handle, void *descriptor)
+{
+	return start(v, context, handle, descriptor, false);
+}
+
+int callback__start_v5(const struct abi_version *v, void *context, void **handle, void *descriptor)
+{
+	return start(v, context, handle, descriptor, true);
 }
 
 /* False: no handle of this plugin's that is still good. */

@@ -10,11 +10,10 @@
 
 #include "plugin.h"
 
+/* What most callbacks need comes first: one cache line, the names, and half of another. */
 struct caller {
 	_Atomic uintptr_t thread; /* whose it is; 0: nobody's */
 	uint32_t tid;
-	uint64_t tokens; /* numbers given out */
-	struct abi_names names;
 	struct {
 		uint32_t number; /* 0: none yet */
 		uint32_t depth;
@@ -23,23 +22,29 @@ struct caller {
 		uint64_t time_ns; /* of the last API call, if one was seen */
 	} api;
 	struct {
+		void *context; /* of the launch that ended last, until its Group comes */
+		uint64_t number;
+	} launched;
+
+	_Alignas(64) struct abi_names names;
+
+	struct {
+		void *handle, *context;
+		uint64_t launch, time_ns;
+	} group;
+	struct {
 		void *handle; /* what NCCL was given; NULL: none under way */
 		void *context;
-		uint64_t number, stream, time_ns;
+		uint64_t number, time_ns, stream;
 		struct launch_timing timing;
 		uint8_t capture;
 		bool copies; /* by copy engines: no Group follows, the operation is here */
 		struct note operation; /* of copies */
 	} launch;
-	struct {
-		void *context; /* of the launch that ended last, until its Group comes */
-		uint64_t number;
-	} launched;
-	struct {
-		void *handle, *context;
-		uint64_t launch, time_ns;
-	} group;
-} __attribute__((aligned(64)));
+	uint64_t tokens; /* numbers given out */
+};
+
+_Static_assert(offsetof(struct caller, names) == 64, "what most callbacks need");
 
 /*
  * Thread-local storage, which for a library costs a call of the loader each time, stands behind a

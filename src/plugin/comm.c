@@ -18,9 +18,10 @@ static struct comm *chunk__need(uint32_t i)
 
 	if (chunk)
 		return chunk;
-	chunk = calloc(COMM_CHUNK, sizeof(*chunk));
+	chunk = aligned_alloc(_Alignof(struct comm), COMM_CHUNK * sizeof(*chunk));
 	if (!chunk)
 		return NULL;
+	memset(chunk, 0, COMM_CHUNK * sizeof(*chunk));
 	if (atomic_compare_exchange_strong(&comm_chunks[i], &none, chunk))
 		return chunk;
 	free(chunk);

@@ -47,6 +47,18 @@ static inline struct note *comm__place(struct comm *comm)
 	return comm__no_place(comm, result == RING_FULL ? NBP_LOSS_RING_FULL : NBP_LOSS_CONTENTION);
 }
 
+/*
+ * Of an API call or a launch, which NCCL allows one thread at a time: no locked instruction. (Of
+ * operations it may tell from two, see caller.h.)
+ */
+static inline uint64_t comm__next_number(_Atomic uint64_t *last)
+{
+	uint64_t number = atomic_load_explicit(last, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(last, number, memory_order_relaxed);
+	return number;
+}
+
 static inline void comm__tell(const struct comm *comm, struct note *cell)
 {
 	cell->generation = (uint16_t)comm->live_generation;

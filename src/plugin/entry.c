@@ -7,7 +7,8 @@
 #define ENTRY(N)                                                                                   \
 	static int start_v##N(void *context, void **handle, void *descriptor)                      \
 	{                                                                                          \
-		return callback__start(&abi_versions[N], context, handle, descriptor);             \
+		return (N >= 5 ? callback__start_v5 : callback__start)(&abi_versions[N], context,  \
+								       handle, descriptor);        \
 	}                                                                                          \
 	static int stop_v##N(void *handle)                                                         \
 	{                                                                                          \

@@ -54,7 +54,7 @@ void *launch__start(struct caller *caller, struct comm *comm, void *context, uin
 	caller->launch.copies = copies;
 	if (copies)
 		caller->launch.operation = *copies;
-	caller->launch.number = launch__number(comm);
+	caller->launch.number = comm__next_number(&comm->launch_number);
 	caller->launch.time_ns = now_ns();
 	timing__begin(comm, stream, captured, choice, caller->launch.time_ns,
 		      &caller->launch.timing);

@@ -15,11 +15,6 @@ void *launch__start(struct caller *caller, struct comm *comm, void *context, uin
 		    struct choice choice, const struct note *copies);
 void launch__stop(struct caller *caller);
 
-static inline uint64_t launch__number(struct comm *comm)
-{
-	return atomic_fetch_add_explicit(&comm->launch_number, 1, memory_order_relaxed) + 1;
-}
-
 /* False: there is no place for it. */
 static inline bool launch__note(struct comm *comm, const struct caller *caller,
 				const struct launch_timing *timing, enum nbp_capture capture)
@@ -70,7 +65,7 @@ static inline void launch__pass(struct caller *caller, struct comm *comm, void *
 	static const struct launch_timing not_chosen = {.timing = NBP_NOT_TIMED_BUDGET};
 
 	caller->launch.time_ns = caller->api.time_ns;
-	caller->launch.number = launch__number(comm);
+	caller->launch.number = comm__next_number(&comm->launch_number);
 	caller->launch.stream = stream;
 	atomic_store_explicit(&comm->launched_ns, caller->launch.time_ns, memory_order_relaxed);
 	launch__note(comm, caller, &not_chosen, NBP_CAPTURED_NO);

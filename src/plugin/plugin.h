@@ -50,7 +50,7 @@ static inline uint64_t now_ns(void)
 /* ---- state of the process ---- */
 
 struct process {
-	atomic_bool awake;	    /* a tracer listens */
+	_Alignas(64) atomic_bool awake; /* a tracer listens */
 	atomic_bool dead;	    /* a forked child, or no thread: stays asleep for ever */
 	atomic_bool ending;	    /* exit() runs: no CUDA any more */
 	_Atomic uint64_t n_inits;   /* communicators made */
@@ -90,11 +90,20 @@ enum comm_state {
 };
 
 struct comm {
-	_Atomic uint32_t state;
+	/* what callbacks need, in two cache lines */
+	_Alignas(64) _Atomic uint32_t state;
 	_Atomic uint32_t generation; /* in the context given to NCCL; raised by finalize */
 	uint32_t live_generation;    /* of the notes that belong to it */
-	uint32_t index;
+	bool chained;
 	const struct abi_version *abi;
+	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
+	_Atomic uint64_t api_number, launch_number, operation_number;
+	_Atomic uint64_t launched_ns; /* when a launch was last made */
+	struct sample sample;
+	_Atomic uint64_t timed_ns; /* when one was last timed */
+	_Atomic uint32_t gpu;	   /* index + 1 of the last context launched in, see timing.h */
+
+	uint32_t index;
 	uint64_t id;
 	_Atomic uint64_t hash; /* v1 to v3: known from the first operation on */
 	_Atomic int32_t rank;
@@ -104,12 +113,6 @@ struct comm {
 	_Atomic(int *) mask; /* NCCL's; NULL once finalised */
 	atomic_int mask_users;
 	void *chain_context;
-	bool chained;
-	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
-	_Atomic uint64_t api_number, launch_number, operation_number;
-	_Atomic uint32_t gpu; /* index + 1 of the last context launched in, see timing.h */
-	_Atomic uint64_t timed_ns, launched_ns; /* when a launch was last timed, and made */
-	struct sample sample;
 	atomic_bool has_channels; /* NCCL's GPU timer has told of one: it is connected */
 	_Atomic uint64_t lost[NBP_LOSS_MAX];
 	struct counts_unseen unseen;
@@ -140,7 +143,8 @@ struct comm {
 	struct launch_rate rate;
 };
 
-_Static_assert(sizeof(struct comm) <= 808, "bytes per communicator");
+_Static_assert(offsetof(struct comm, index) <= 128, "what callbacks need");
+_Static_assert(sizeof(struct comm) <= 832, "bytes per communicator");
 
 struct comm *comm__create(const struct abi_version *abi);
 void comm__publish(struct comm *comm);
@@ -227,6 +231,8 @@ struct init_arguments {
 int callback__init(const struct abi_version *v, void **context, int *mask,
 		   struct init_arguments *arguments);
 int callback__start(const struct abi_version *v, void *context, void **handle, void *descriptor);
+int callback__start_v5(const struct abi_version *v, void *context, void **handle,
+		       void *descriptor); /* from v5 on */
 int callback__stop(const struct abi_version *v, void *handle);
 int callback__record(const struct abi_version *v, void *handle, int state, void *arguments);
 int callback__finalize(const struct abi_version *v, void *context);
