@@ -51,7 +51,7 @@ ABI_INLINE void api__start(struct caller *caller, struct comm *comm, uint64_t ty
 		abi__p2p_api(descriptor, &caller->names, e);
 	caller->api.called = true;
 	caller->api.captured = e->captured;
-	caller->api.time_ns = now_ns();
+	caller->api.time_ns = ticks__now_ns();
 	place = comm__place(comm);
 	api__fill(place ?: &spare, caller, comm, e);
 	if (place)
@@ -81,7 +81,7 @@ ABI_INLINE void operation__fill(struct note *note, const struct caller *caller, 
 
 	note->kind = NBP_KIND_OPERATION;
 	note->tid = caller->tid;
-	note->time_ns = grouped ? caller->group.time_ns : now_ns();
+	note->time_ns = grouped ? caller->group.time_ns : ticks__now_ns();
 	note->launch = grouped ? caller->group.launch : 0;
 	note->count = e->count;
 	note->number =
@@ -105,7 +105,7 @@ static void group__start(struct caller *caller, void *context)
 
 	caller->group.context = context;
 	caller->group.launch = launched ? caller->launched.number : 0;
-	caller->group.time_ns = launched ? caller->launch.time_ns : now_ns();
+	caller->group.time_ns = launched ? caller->launch.time_ns : ticks__now_ns();
 	caller->launched.context = NULL;
 }
 

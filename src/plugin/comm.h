@@ -6,6 +6,7 @@
 #define NCCL_BPFTRACE_PLUGIN_COMM_H
 
 #include "plugin.h"
+#include "ticks.h"
 
 extern _Atomic(struct comm *) comm_chunks[COMM_CHUNKS];
 

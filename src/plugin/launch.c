@@ -55,7 +55,7 @@ void *launch__start(struct caller *caller, struct comm *comm, void *context, uin
 	if (copies)
 		caller->launch.operation = *copies;
 	caller->launch.number = comm__next_number(&comm->launch_number);
-	caller->launch.time_ns = now_ns();
+	caller->launch.time_ns = ticks__now_ns();
 	timing__begin(comm, stream, captured, choice, caller->launch.time_ns,
 		      &caller->launch.timing);
 	caller->launch.capture = launch__capture(caller);

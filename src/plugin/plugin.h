@@ -8,6 +8,7 @@
  *	                 launch.c, timing.c  CUDA events around what is launched
  *	                 sample.h, budget.h  ... and around which of it
  *	                 timer.c     NCCL's own GPU timer, on request
+ *	                 ticks.h     the host's clock
  *	own thread       thread.c    semaphore -> mask; knobs; the end
  *	                 serve.c     rings -> records -> batch (hook.c)
  *	                 pending.c   timed launches, to their end

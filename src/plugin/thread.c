@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "serve.h"
+#include "ticks.h"
 #include "timer.h"
 
 #define ASLEEP_NS     (250 * NS_PER_MS)
@@ -70,8 +71,10 @@ static void thread__look(uint64_t now)
 		thread__wake();
 	if (!raised && awake)
 		thread.asleep_since_ns = now;
-	if (raised)
+	if (raised) {
 		thread.asleep_since_ns = 0;
+		ticks__serve();
+	}
 	atomic_store_explicit(&process.round_ns, now, memory_order_relaxed);
 	atomic_store(&process.awake, raised);
 	__atomic_store_n(&nccl_bpftrace_control.awake, raised, __ATOMIC_RELAXED);

@@ -43,6 +43,15 @@ $(PLUGIN_TEST_DIR)/libchained.so: tests/plugin/chained.c tests/plugin/chained.h
 	@mkdir -p $(@D)
 	$(CC) $(PLUGIN_TEST_CFLAGS) -fPIC -shared -o $@ $<
 
+define ticks_test
+UNIT_TESTS += $(BUILD)/tests/test_ticks_$(1)
+$(BUILD)/tests/test_ticks_$(1): tests/plugin/test_ticks.c src/plugin/ticks.c $(PLUGIN_HEADERS) \
+		tests/unit/unit.h
+	@mkdir -p $$(@D)
+	$$(CC) $(PLUGIN_TEST_CFLAGS) $(PLUGIN_SANITIZE_$(1)) -pthread -o $$@ $$<
+endef
+$(foreach kind,asan tsan,$(eval $(call ticks_test,$(kind))))
+
 UNIT_TESTS += $(BUILD)/tests/test_budget
 $(BUILD)/tests/test_budget: tests/plugin/test_budget.c $(PLUGIN_HEADERS) tests/unit/unit.h
 	@mkdir -p $(@D)

@@ -5,6 +5,9 @@
  */
 #include "awake.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <sys/syscall.h>
 
 #define MS     1000000ULL
@@ -23,6 +26,22 @@ int clock_gettime(clockid_t clock, struct timespec *ret)
 	ret->tv_sec += ns / SECOND;
 	ret->tv_nsec = ns % SECOND;
 	return 0;
+}
+
+/* Nor does the plugin learn that the processor's counter, which goes on, would do for the clock. */
+int open(const char *path, int flags, ...)
+{
+	va_list arguments;
+	mode_t mode;
+
+	if (strstr(path, "current_clocksource")) {
+		errno = ENOENT;
+		return -1;
+	}
+	va_start(arguments, flags);
+	mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+	va_end(arguments);
+	return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 static void pass(uint64_t ns)
