@@ -207,7 +207,8 @@ struct nbp_launch {
 	__u64 stream;
 	__u64 gpu_start_ns; /* host CLOCK_MONOTONIC; 0: clocks not compared */
 	__u64 gpu_end_ns;
-	__u64 duration_ns;    /* 0: not timed, or not yet */
+	/* Of CUDA events: less half of what an empty pair reads. 0: not timed, or not yet */
+	__u64 duration_ns;
 	__u32 clock_error_ns; /* half the bracket in which the clocks were compared; NBP_UNKNOWN */
 	__u32 n_operations;   /* NBP_UNKNOWN until finished */
 	__u8 phase;	      /* enum nbp_phase */

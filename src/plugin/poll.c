@@ -41,11 +41,13 @@ static int gpu__fill(struct gpu *gpu)
 	return 0;
 }
 
+/* Compared before the first launch is timed: what is taken off its time is known by then. */
 static void gpu__prepare(struct gpu *gpu)
 {
 	if (!gpu__enter(gpu))
 		return;
-	if (gpu__identify(gpu) || gpu__fill(gpu) || clock__create(&gpu->clock))
+	if (gpu__identify(gpu) || gpu__fill(gpu) || clock__create(&gpu->clock) ||
+	    clock__compare(&gpu->clock))
 		gpu__fail(gpu);
 	else
 		atomic_store_explicit(&gpu->state, GPU_READY, memory_order_release);
@@ -129,7 +131,7 @@ void timing__serve(uint64_t now)
 	}
 }
 
-/* Not longer than the time since the host launched it. */
+/* As it was read: not longer than the time since the host launched it. */
 static bool time__is_sound(float ms, uint64_t since_ns)
 {
 	return ms > 0 && ms * 1e6 <= (double)(since_ns + NS_PER_MS + (since_ns >> FLOAT_BITS));
@@ -144,7 +146,7 @@ static enum timing_result pair__times(struct gpu *gpu, struct pair *pair, float 
 	ret->clock_error_ns = NBP_UNKNOWN;
 	if (!time__is_sound(ms, now - launched_ns))
 		return TIMING_INVALID;
-	ret->duration_ns = ms * 1e6;
+	ret->duration_ns = clock__between_ns(&gpu->clock, ms * 1e6);
 	ret->start_ns = clock__host_ns(&gpu->clock, pair->start, launched_ns, now);
 	if (ret->start_ns) {
 		ret->end_ns = ret->start_ns + ret->duration_ns;

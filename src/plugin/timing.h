@@ -53,14 +53,18 @@ int cuda__enter(CUcontext context);
 struct clock {
 	CUstream stream;
 	CUevent now, spare; /* `now` holds the last comparison */
+	CUevent behind;	    /* `spare` in an empty pair */
 	uint64_t host_ns;   /* 0: never compared */
 	uint32_t error_ns;
 	uint64_t tried_ns;
+	uint64_t empty_ns; /* what an empty pair reads; 0: never measured */
 };
 
 int clock__create(struct clock *clock);
 bool clock__is_due(const struct clock *clock, uint64_t now);
 int clock__compare(struct clock *clock); /* -1: the driver refused; too coarse is no error */
+/* How long was what lay between the events of a pair that reads so much. */
+uint64_t clock__between_ns(const struct clock *clock, uint64_t read_ns);
 /* 0: not known. Neither before the host launched it nor after it was seen to be done. */
 uint64_t clock__host_ns(const struct clock *clock, CUevent event, uint64_t not_before,
 			uint64_t not_after);

@@ -134,11 +134,20 @@ int cuStreamIsCapturing(struct fake_stream *stream, int *status)
 	return 0;
 }
 
+static uint64_t event__takes_ns(const struct fake_stream *stream, int number)
+{
+	if (atomic_load(&stream->quick))
+		return 0;
+	return atomic_load(&fake_cuda.event_ns) +
+	       (number % 5 ? 0 : atomic_load(&fake_cuda.slow_ns));
+}
+
 int cuEventRecord(struct fake_event *event, struct fake_stream *stream)
 {
-	uint64_t now = now_ns(), busy;
+	struct fake_stream *s = stream ? stream : &fake_legacy_stream;
+	int number = atomic_fetch_add(&fake_cuda.n_event_records, 1);
+	uint64_t now = now_ns(), done;
 
-	atomic_fetch_add(&fake_cuda.n_event_records, 1);
 	if (stream ? atomic_load(&stream->capturing) : atomic_load(&fake_cuda.n_captures)) {
 		atomic_fetch_add(&fake_cuda.n_captures_broken, 1);
 		return CAPTURE_UNSUPPORTED;
@@ -148,8 +157,10 @@ int cuEventRecord(struct fake_event *event, struct fake_stream *stream)
 		return INVALID_HANDLE;
 	}
 	spin(atomic_load(&fake_cuda.record_cost_ns));
-	busy = atomic_load(&(stream ? stream : &fake_legacy_stream)->busy_until_ns);
-	atomic_store(&event->done_ns, busy > now ? busy : now);
+	done = atomic_load(&s->busy_until_ns);
+	done = (done > now ? done : now) + event__takes_ns(s, number);
+	atomic_store(&event->done_ns, done);
+	atomic_store(&s->busy_until_ns, done);
 	return 0;
 }
 

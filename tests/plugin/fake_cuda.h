@@ -15,11 +15,14 @@ struct fake_cuda {
 	void *_Atomic fails_in;	      /* a context; NULL: in all */
 	atomic_int context_destroyed;
 	atomic_uint record_cost_ns;
+	atomic_uint event_ns; /* that an event takes of its stream */
+	atomic_uint slow_ns;  /* that every fifth takes beyond that */
 };
 
 struct fake_stream {
 	void *context;
 	atomic_int capturing;
+	atomic_int quick; /* events take nothing of it */
 	_Atomic uint64_t busy_until_ns;
 };
 

@@ -16,7 +16,7 @@ $(PLUGIN_TEST_DIR)/libplugin_$(1).so: $(PLUGIN_SOURCES) $(PLUGIN_HEADERS)
 	$$(CC) $(PLUGIN_FLAGS) -DPLUGIN_TEST -g -O1 $(PLUGIN_SANITIZE_$(1)) $(PLUGIN_LINK_MODE) \
 		-o $$@ $(PLUGIN_SOURCES) -ldl
 $(BUILD)/tests/test_plugin_$(1) $(BUILD)/tests/test_plugin_end_$(1) \
-$(BUILD)/tests/test_plugin_stuck_$(1): $(BUILD)/tests/%_$(1): tests/plugin/%.c \
+$(BUILD)/tests/test_plugin_pair_$(1) $(BUILD)/tests/test_plugin_stuck_$(1): $(BUILD)/tests/%_$(1): tests/plugin/%.c \
 		$(PLUGIN_TEST_HEADERS) $(PLUGIN_TEST_DIR)/libplugin_$(1).so $(PLUGIN_TEST_DIR)/libcuda.so.1
 	$$(CC) $(PLUGIN_TEST_CFLAGS) -DPLUGIN_FILE='"libplugin_$(1).so"' $(PLUGIN_SANITIZE_$(1)) \
 		-rdynamic -pthread -o $$@ $$< -L$(PLUGIN_TEST_DIR) -l:libcuda.so.1 \
@@ -31,7 +31,7 @@ $(BUILD)/tests/test_plugin_chain_$(1): tests/plugin/test_plugin_chain.c $(PLUGIN
 		-rdynamic -pthread -o $$@ $$< -ldl
 UNIT_TESTS += $(BUILD)/tests/test_plugin_$(1) $(BUILD)/tests/test_plugin_chain_$(1) \
 	$(BUILD)/tests/test_plugin_timer_$(1) $(BUILD)/tests/test_plugin_end_$(1) \
-	$(BUILD)/tests/test_plugin_stuck_$(1)
+	$(BUILD)/tests/test_plugin_pair_$(1) $(BUILD)/tests/test_plugin_stuck_$(1)
 endef
 $(foreach kind,asan tsan,$(eval $(call plugin_tests,$(kind))))
 
