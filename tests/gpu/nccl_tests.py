@@ -33,12 +33,13 @@ class Run:
     """One run: .rows is {bytes: (µs, algbw, busbw, µs in place)} of its last cycle, .cycles
     {bytes: [such]} of all."""
 
-    def __init__(self, name, *args, environment=(), seconds=120, to_the_end=True):
+    def __init__(self, name, *args, environment=(), seconds=120, to_the_end=True, cpus=None):
         """Not to the end: it is killed when it has told all, for Inspector waits for its thread that
-        sleeps up to its dump interval."""
+        sleeps up to its dump interval. cpus: the processors that it may run on, if not all."""
         process = subprocess.Popen(
             ["stdbuf", "-oL", program(name), *map(str, args)], text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)),
             env=dict(os.environ, **dict(environment)))
         guard = threading.Timer(seconds, process.kill)
         guard.start()
