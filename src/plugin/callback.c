@@ -149,8 +149,8 @@ ABI_INLINE void *operation__start(struct caller *caller, struct comm *comm, void
 	return NULL;
 }
 
-static __attribute__((noinline)) void *copies__start(struct caller *caller, struct comm *comm,
-						     void *context, const void *descriptor)
+static COLD void *copies__start(struct caller *caller, struct comm *comm, void *context,
+				const void *descriptor)
 {
 	struct abi_event e;
 	struct note operation;
@@ -246,8 +246,7 @@ ABI_INLINE int event__start(struct comm *comm, void *context, void **handle, voi
 	return result;
 }
 
-static __attribute__((noinline)) int callback__refuse(void *context, void **handle,
-						      const void *descriptor)
+static COLD int callback__refuse(void *context, void **handle, const void *descriptor)
 {
 	control__lost(!handle || !descriptor || !context ? NBP_LOSS_BAD_CALLBACK : NBP_LOSS_STALE);
 	if (handle)
@@ -255,7 +254,7 @@ static __attribute__((noinline)) int callback__refuse(void *context, void **hand
 	return 0;
 }
 
-static __attribute__((noinline)) int callback__refuse_type(struct comm *comm, void **handle)
+static COLD int callback__refuse_type(struct comm *comm, void **handle)
 {
 	comm__lost(comm, NBP_LOSS_UNKNOWN_TYPE);
 	*handle = NULL;
@@ -268,15 +267,39 @@ static inline bool type__is_of(uint64_t type, uint32_t types)
 	return type && !(type & (type - 1)) && !(type & ~(uint64_t)types);
 }
 
+/*
+ * What only the thread is told of, where no other plugin wants it: no communicator is looked for.
+ * False: it is not that.
+ */
+ABI_INLINE bool group__note(void *context, uint64_t type, const void *descriptor)
+{
+	if ((type != ABI_GROUP && type != ABI_GROUP_API) || timer__is_on() ||
+	    !atomic_load_explicit(&process.awake, memory_order_relaxed) ||
+	    atomic_load_explicit(&process.chained, memory_order_relaxed))
+		return false;
+	if (type == ABI_GROUP)
+		group__start(caller__get(), context);
+	else
+		group_api__start(caller__get(), descriptor);
+	return true;
+}
+
 ABI_INLINE int start(const struct abi_version *v, void *context, void **handle, void *descriptor,
 		     bool from_v5)
 {
-	struct comm *comm = comm__get(context);
+	struct comm *comm;
 	uint64_t type;
 
-	if (!handle || !descriptor || !comm || comm->abi != v)
+	if (!handle || !descriptor)
 		return callback__refuse(context, handle, descriptor);
 	type = from_v5 ? *(const uint64_t *)descriptor : abi__type(v, descriptor);
+	if (from_v5 && group__note(context, type, descriptor)) {
+		*handle = NULL;
+		return 0;
+	}
+	comm = comm__get(context);
+	if (!comm || comm->abi != v)
+		return callback__refuse(context, handle, descriptor);
 	if (!(from_v5 && type__is_of(type, ABI_USUAL)) && !type__is_of(type, v->known))
 		return callback__refuse_type(comm, handle);
 	return event__start(comm, context, handle, descriptor, type, from_v5);

@@ -54,7 +54,7 @@ _Static_assert(offsetof(struct caller, names) == 64, "what most callbacks need")
 
 extern struct caller callers[N_CALLERS];
 
-struct caller *caller__find(struct caller *place, uintptr_t thread);
+COLD struct caller *caller__find(struct caller *place, uintptr_t thread);
 
 static inline struct caller *caller__get(void)
 {

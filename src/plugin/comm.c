@@ -8,7 +8,8 @@
 
 #include "timer.h"
 
-_Atomic(struct comm *) comm_chunks[COMM_CHUNKS];
+struct comm comms_first[COMM_CHUNK];
+_Atomic(struct comm *) comm_chunks[COMM_CHUNKS] = {comms_first};
 static _Atomic uint64_t last_id;
 static _Atomic uint32_t n_rings;
 
@@ -171,9 +172,19 @@ void comm__lost(struct comm *comm, enum nbp_loss reason)
 	control__add(&nccl_bpftrace_control.lost[reason], 1);
 }
 
-struct note *comm__no_place(struct comm *comm, enum nbp_loss reason)
+struct note *comm__place_again(struct comm *comm)
 {
-	comm__lost(comm, reason);
+	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
+	enum ring_result result = RING_BUSY;
+	struct note *cell = NULL;
+
+	for (int i = 0; ring && i < RING_TRIES && result == RING_BUSY; i++)
+		result = ring__try(ring, &cell);
+	if (cell)
+		return cell;
+	comm__lost(comm, !ring		       ? NBP_LOSS_NOT_READY
+			 : result == RING_FULL ? NBP_LOSS_RING_FULL
+					       : NBP_LOSS_CONTENTION);
 	return NULL;
 }
 

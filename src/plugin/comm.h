@@ -8,6 +8,7 @@
 #include "plugin.h"
 #include "ticks.h"
 
+extern struct comm comms_first[COMM_CHUNK]; /* the first chunk: found without a look */
 extern _Atomic(struct comm *) comm_chunks[COMM_CHUNKS];
 
 /* NULL: none, or finalised */
@@ -19,7 +20,9 @@ static inline struct comm *comm__get(void *context)
 
 	if (!token__is_ours(context) || index >= COMM_SLOTS)
 		return NULL;
-	comm = atomic_load_explicit(&comm_chunks[index / COMM_CHUNK], memory_order_acquire);
+	comm = index < COMM_CHUNK ? comms_first
+				  : atomic_load_explicit(&comm_chunks[index / COMM_CHUNK],
+							 memory_order_acquire);
 	if (!comm)
 		return NULL;
 	comm += index % COMM_CHUNK;
@@ -37,15 +40,9 @@ static inline struct comm *comm__get(void *context)
 static inline struct note *comm__place(struct comm *comm)
 {
 	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
-	struct note *cell = NULL;
-	enum ring_result result;
+	struct note *cell;
 
-	if (!ring)
-		return comm__no_place(comm, NBP_LOSS_NOT_READY);
-	result = ring__reserve(ring, &cell);
-	if (result == RING_OK)
-		return cell;
-	return comm__no_place(comm, result == RING_FULL ? NBP_LOSS_RING_FULL : NBP_LOSS_CONTENTION);
+	return ring && ring__try(ring, &cell) == RING_OK ? cell : comm__place_again(comm);
 }
 
 /*

@@ -31,6 +31,8 @@ int callback__init(const struct abi_version *v, void **context, int *mask, struc
 	comm->n_nodes = a->n_nodes < 0 ? NBP_UNKNOWN : (uint32_t)a->n_nodes;
 	comm__name(comm, a->name);
 	comm->chained = chain__init(comm, a);
+	if (comm->chained)
+		atomic_store(&process.chained, true);
 	atomic_store(&comm->mask, mask);
 	*context = comm__context(comm);
 	comm__publish(comm);

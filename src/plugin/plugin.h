@@ -37,6 +37,9 @@
 #define PLUGIN_VISIBLE __attribute__((visibility("hidden")))
 #endif
 
+/* Kept from between what is run all the time. */
+#define COLD __attribute__((noinline, cold))
+
 #define NS_PER_SECOND 1000000000ULL
 #define NS_PER_MS     1000000ULL
 
@@ -52,6 +55,7 @@ static inline uint64_t now_ns(void)
 
 struct process {
 	_Alignas(64) atomic_bool awake; /* a tracer listens */
+	atomic_bool chained;	    /* there is another plugin behind this one */
 	atomic_bool dead;	    /* a forked child, or no thread: stays asleep for ever */
 	atomic_bool ending;	    /* exit() runs: no CUDA any more */
 	_Atomic uint64_t n_inits;   /* communicators made */
@@ -62,7 +66,7 @@ struct process {
 extern struct process process;
 extern struct nbp_control nccl_bpftrace_control;
 
-void control__lost(enum nbp_loss reason); /* of no known communicator */
+COLD void control__lost(enum nbp_loss reason); /* of no known communicator */
 static inline uint64_t control__get(const uint64_t *counter)
 {
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
@@ -154,9 +158,9 @@ bool comm__close(struct comm *comm); /* false: it was closed already */
 void comm__free(struct comm *comm);
 struct ring *comm__need_ring(struct comm *comm);
 struct comm *comm__next(uint32_t *index); /* walks every slot in use; NULL at the end */
-void comm__lost(struct comm *comm, enum nbp_loss reason);
-/* There is no place for a note. Returns NULL. */
-struct note *comm__no_place(struct comm *comm, enum nbp_loss reason);
+COLD void comm__lost(struct comm *comm, enum nbp_loss reason);
+/* Where there was none for a note at first; NULL: there is none, which is counted. */
+COLD struct note *comm__place_again(struct comm *comm);
 bool comm__note(struct comm *comm, const struct note *note); /* false: it found no place */
 int comm__mask(const struct comm *comm); /* this plugin's part of what NCCL is to call now */
 void comm__set_mask(struct comm *comm);

@@ -14,8 +14,8 @@
 #define RING_BITS	13 /* cells: 20 ms at 10 us an operation take 6000 */
 #define RING_BITS_SMALL 10 /* of those that are not the first N_BIG_RINGS */
 #define N_BIG_RINGS	32
-#define RING_TRIES	16
-#define RING_AHEAD	4 /* cells that are fetched ahead: the reader's core has them */
+#define RING_TRIES	16 /* where others are faster */
+#define RING_AHEAD	4  /* cells that are fetched ahead: the reader's core has them */
 
 struct note {
 	_Atomic uint32_t turn; /* the ring's */
@@ -63,7 +63,7 @@ _Static_assert(sizeof(struct ring) + (sizeof(struct note) << RING_BITS_SMALL) <=
 enum ring_result {
 	RING_OK,
 	RING_FULL,
-	RING_BUSY, /* others were faster RING_TRIES times */
+	RING_BUSY, /* another was faster */
 };
 
 static inline void note__copy(struct note *to, const struct note *from)
@@ -88,27 +88,22 @@ static inline void note__copy(struct note *to, const struct note *from)
  * With RING_OK *ret_cell is the caller's to write: all of it but the turn, and then
  * note__publish(). Until then the reader waits there.
  */
-static inline enum ring_result ring__reserve(struct ring *ring, struct note **ret_cell)
+static inline enum ring_result ring__try(struct ring *ring, struct note **ret_cell)
 {
+	uint64_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	uint64_t mask = (1ULL << ring->bits) - 1;
+	struct note *cell = &ring->cells[at & mask];
+	uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
+	uint32_t mine = 2 * (uint32_t)(at >> ring->bits);
 
-	for (int i = 0; i < RING_TRIES; i++) {
-		uint64_t at = atomic_load_explicit(&ring->head, memory_order_relaxed);
-		struct note *cell = &ring->cells[at & mask];
-		uint32_t turn = atomic_load_explicit(&cell->turn, memory_order_acquire);
-		uint32_t mine = 2 * (uint32_t)(at >> ring->bits);
-
-		if ((int32_t)(turn - mine) < 0)
-			return RING_FULL;
-		if (turn != mine || !atomic_compare_exchange_weak_explicit(&ring->head, &at, at + 1,
-									   memory_order_relaxed,
-									   memory_order_relaxed))
-			continue;
-		__builtin_prefetch(&ring->cells[(at + RING_AHEAD) & mask], 1);
-		*ret_cell = cell;
-		return RING_OK;
-	}
-	return RING_BUSY;
+	if (turn != mine)
+		return (int32_t)(turn - mine) < 0 ? RING_FULL : RING_BUSY;
+	if (!atomic_compare_exchange_strong_explicit(&ring->head, &at, at + 1, memory_order_relaxed,
+						     memory_order_relaxed))
+		return RING_BUSY;
+	__builtin_prefetch(&ring->cells[(at + RING_AHEAD) & mask], 1);
+	*ret_cell = cell;
+	return RING_OK;
 }
 
 static inline void note__publish(struct note *cell)

@@ -485,6 +485,7 @@ TEST(oddities_are_counted_and_harmless)
 		CHECK_INT(t->stop(NULL), 0);
 		CHECK_INT(t->record(NULL, 1, NULL), 0);
 		CHECK_INT(t->stop((void *)0x123456789), 0); /* never started */
+		put_type(&d, v, 2); /* an operation: of groups no communicator is looked for */
 		CHECK_INT(t->start(NULL, &handle, &d), 0);
 		CHECK(!handle);
 		CHECK_INT(t->start(context, NULL, &d), 0);
