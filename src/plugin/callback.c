@@ -7,6 +7,7 @@
  * long as the thread lives.
  */
 #include "abi_decode.h"
+#include "joined.h"
 #include "launch.h"
 #include "timer.h"
 
@@ -103,6 +104,8 @@ static void group__start(struct caller *caller, void *context)
 {
 	bool launched = caller->launched.context == context;
 
+	if (!launched)
+		launch__settle(caller);
 	caller->group.context = context;
 	caller->group.launch = launched ? caller->launched.number : 0;
 	caller->group.time_ns = launched ? caller->launch.time_ns : ticks__now_ns();
@@ -112,11 +115,23 @@ static void group__start(struct caller *caller, void *context)
 ABI_INLINE void operation__note(struct caller *caller, struct comm *comm, void *context,
 				const struct abi_event *e)
 {
-	struct note *place = comm__place(comm), spare;
+	bool joined = caller->owes && caller->group.context == context &&
+		      caller->group.launch == caller->launch.number;
+	struct note *place, spare;
 
+	if (!joined)
+		launch__settle(caller);
+	place = comm__place(comm);
 	operation__fill(place ?: &spare, caller, comm, context, e);
-	if (place)
-		comm__tell(comm, place);
+	if (!place) {
+		launch__settle(caller);
+		return;
+	}
+	if (joined) {
+		note__join(place, caller->launch.stream);
+		caller->owes = false;
+	}
+	comm__tell(comm, place);
 }
 
 /* With NCCL's own timer, or before v4. */
@@ -127,6 +142,7 @@ static __attribute__((noinline)) void *operation__open(struct caller *caller, st
 	struct abi_event e = {0};
 	struct note note;
 
+	launch__settle(caller);
 	abi__task(comm->abi, type, descriptor, &caller->names, &e);
 	comm__learn(comm, &e, descriptor);
 	operation__fill(&note, caller, comm, context, &e);
@@ -204,6 +220,8 @@ ABI_INLINE void *event__note(struct caller *caller, struct comm *comm, void *con
 {
 	abi_names__renew(&caller->names,
 			 atomic_load_explicit(&process.n_inits, memory_order_relaxed));
+	if (!(type & (ABI_GROUP | ABI_COLL | ABI_P2P)))
+		launch__settle(caller);
 	if (type == ABI_COLL)
 		return operation__start(caller, comm, context, type, descriptor, from_v5);
 	if (from_v5 && type == ABI_KERNEL_LAUNCH)
@@ -273,14 +291,19 @@ static inline bool type__is_of(uint64_t type, uint32_t types)
  */
 ABI_INLINE bool group__note(void *context, uint64_t type, const void *descriptor)
 {
+	struct caller *caller;
+
 	if ((type != ABI_GROUP && type != ABI_GROUP_API) || timer__is_on() ||
 	    !atomic_load_explicit(&process.awake, memory_order_relaxed) ||
 	    atomic_load_explicit(&process.chained, memory_order_relaxed))
 		return false;
-	if (type == ABI_GROUP)
-		group__start(caller__get(), context);
-	else
-		group_api__start(caller__get(), descriptor);
+	caller = caller__get();
+	if (type == ABI_GROUP) {
+		group__start(caller, context);
+	} else {
+		launch__settle(caller);
+		group_api__start(caller, descriptor);
+	}
 	return true;
 }
 

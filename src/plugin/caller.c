@@ -4,7 +4,7 @@
  * destructor gives it back. Who finds his taken has thread-local storage. A forked child has no use
  * for any of it.
  */
-#include "caller.h"
+#include "launch.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -26,6 +26,7 @@ static void caller__leave(void *place)
 	struct caller *caller = place;
 	size_t after = offsetof(struct caller, tid);
 
+	launch__settle(caller);
 	memset((char *)caller + after, 0, sizeof(*caller) - after);
 	atomic_store_explicit(&caller->thread, 0, memory_order_release);
 }

@@ -25,6 +25,7 @@ struct caller {
 		void *context; /* of the launch that ended last, until its Group comes */
 		uint64_t number;
 	} launched;
+	bool owes; /* the note of launch.number, which goes with that of its first operation */
 
 	_Alignas(64) struct abi_names names;
 

@@ -64,6 +64,7 @@ struct comm *comm__create(const struct abi_version *abi)
 	memset(comm->name, 0, sizeof(comm->name));
 	comm->chain_context = NULL;
 	comm->chained = false;
+	atomic_store(&comm->apart, false);
 	atomic_store(&comm->api_number, 0);
 	atomic_store(&comm->launch_number, 0);
 	atomic_store(&comm->operation_number, 0);

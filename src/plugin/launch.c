@@ -78,3 +78,17 @@ void launch__stop(struct caller *caller)
 	launch__tell(caller, comm);
 	caller->launch.handle = NULL;
 }
+
+void launch__pay(struct caller *caller)
+{
+	static const struct launch_timing not_chosen = {.timing = NBP_NOT_TIMED_BUDGET};
+	struct comm *comm = comm__get(caller->launch.context);
+
+	caller->owes = false;
+	if (!comm) {
+		control__lost(NBP_LOSS_STALE);
+		return;
+	}
+	atomic_store_explicit(&comm->apart, true, memory_order_relaxed);
+	launch__note(comm, caller, &not_chosen, NBP_CAPTURED_NO);
+}

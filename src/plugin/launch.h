@@ -59,16 +59,26 @@ static inline bool launch__is_untimed(const struct caller *caller, const struct 
 	       called_ns >= atomic_load_explicit(&process.round_ns, memory_order_relaxed);
 }
 
+/* Its note by itself: no operation of it came next. */
+COLD void launch__pay(struct caller *caller);
+
+static inline void launch__settle(struct caller *caller)
+{
+	if (caller->owes)
+		launch__pay(caller);
+}
+
 static inline void launch__pass(struct caller *caller, struct comm *comm, void *context,
 				uint64_t stream)
 {
-	static const struct launch_timing not_chosen = {.timing = NBP_NOT_TIMED_BUDGET};
-
 	caller->launch.time_ns = caller->api.time_ns;
 	caller->launch.number = comm__next_number(&comm->launch_number);
 	caller->launch.stream = stream;
+	caller->launch.context = context;
 	atomic_store_explicit(&comm->launched_ns, caller->launch.time_ns, memory_order_relaxed);
-	launch__note(comm, caller, &not_chosen, NBP_CAPTURED_NO);
+	caller->owes = true;
+	if (atomic_load_explicit(&comm->apart, memory_order_relaxed))
+		launch__pay(caller);
 	caller->launched.context = context;
 	caller->launched.number = caller->launch.number;
 }

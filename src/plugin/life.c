@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How a communicator comes and goes. */
-#include "comm.h"
+#include "launch.h"
 
 #include <string.h>
 
@@ -51,6 +51,7 @@ int callback__finalize(const struct abi_version *v, void *context)
 		control__lost(context ? NBP_LOSS_STALE : NBP_LOSS_BAD_CALLBACK);
 		return 0;
 	}
+	launch__settle(caller__get());
 	chained = comm->chained;
 	chain_context = comm->chain_context;
 	if (!comm__close(comm)) {

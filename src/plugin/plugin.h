@@ -100,6 +100,7 @@ struct comm {
 	_Atomic uint32_t generation; /* in the context given to NCCL; raised by finalize */
 	uint32_t live_generation;    /* of the notes that belong to it */
 	bool chained;
+	atomic_bool apart; /* its operations come elsewhere than after their launches */
 	const struct abi_version *abi;
 	_Atomic(struct ring *) ring; /* from the first waking on; kept for the next owner */
 	_Atomic uint64_t api_number, launch_number, operation_number;

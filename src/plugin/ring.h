@@ -22,12 +22,12 @@ struct note {
 	uint32_t group;	       /* of an operation, of an API call */
 	uint64_t time_ns;
 	uint64_t count;	 /* of a timer gpu_first_ns */
-	uint64_t number; /* of its kind, per communicator */
+	uint64_t number; /* of its kind, per communicator; see joined.h */
 	union {
 		uint64_t stream;   /* of an API call, of a launch */
 		uint64_t sequence; /* of an operation, of a timer: NCCL's */
 	};
-	uint64_t launch; /* of an operation; of a timer gpu_last_ns */
+	uint64_t launch; /* of an operation; of a timer gpu_last_ns; see joined.h */
 	uint32_t tid;
 	int32_t root;
 	uint16_t generation;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "joined.h"
 #include "pending.h"
 
 #define LINGER_NS   (2 * NS_PER_SECOND) /* as if awake, when launches are under way */
@@ -66,12 +67,23 @@ static void note__told(struct comm *comm, const struct note *note)
 		*highest = note->number;
 }
 
+static void note__take(struct comm *comm, const struct note *note)
+{
+	if (note->kind == NBP_KIND_LAUNCH)
+		pending__launch(comm, note, serve.round);
+	if (note->kind == NBP_KIND_OPERATION)
+		pending__operation(comm, note);
+	note__told(comm, note);
+	counts__told(&comm->counts, note);
+	batch__note(&serve.batch, comm, note);
+}
+
 /* Until when all has been read. */
 static uint64_t comm__read(struct comm *comm)
 {
 	struct ring *ring = atomic_load_explicit(&comm->ring, memory_order_acquire);
 	uint64_t before = now_ns();
-	struct note note;
+	struct note note, launch;
 
 	/* Bounded, so that one busy communicator does not hold up the others. */
 	for (int i = 0; ring && i < 1 << RING_BITS; i++) {
@@ -82,13 +94,11 @@ static uint64_t comm__read(struct comm *comm)
 			pending__drop(&note); /* written while its slot went to another */
 			continue;
 		}
-		if (note.kind == NBP_KIND_LAUNCH)
-			pending__launch(comm, &note, serve.round);
-		if (note.kind == NBP_KIND_OPERATION)
-			pending__operation(comm, &note);
-		note__told(comm, &note);
-		counts__told(&comm->counts, &note);
-		batch__note(&serve.batch, comm, &note);
+		if (note.kind == NOTE_JOINED) {
+			note__split(&note, comm->told.launch, comm->told.operation, &launch);
+			note__take(comm, &launch);
+		}
+		note__take(comm, &note);
 	}
 	return ring ? note.time_ns : before;
 }

@@ -52,8 +52,8 @@ $(BUILD)/tests/test_ticks_$(1): tests/plugin/test_ticks.c src/plugin/ticks.c $(P
 endef
 $(foreach kind,asan tsan,$(eval $(call ticks_test,$(kind))))
 
-UNIT_TESTS += $(BUILD)/tests/test_budget
-$(BUILD)/tests/test_budget: tests/plugin/test_budget.c $(PLUGIN_HEADERS) tests/unit/unit.h
+UNIT_TESTS += $(BUILD)/tests/test_budget $(BUILD)/tests/test_joined
+$(BUILD)/tests/test_budget $(BUILD)/tests/test_joined: $(BUILD)/tests/%: tests/plugin/%.c $(PLUGIN_HEADERS) tests/unit/unit.h
 	@mkdir -p $(@D)
 	$(CC) $(PLUGIN_TEST_CFLAGS) $(PLUGIN_SANITIZE_asan) -o $@ $<
 

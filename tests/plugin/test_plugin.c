@@ -284,6 +284,77 @@ TEST(calls_launches_and_operations_belong_together)
 	to_sleep();
 }
 
+/* A call and its launch, of which nothing comes. */
+static void launch_alone(void *context, void *stream)
+{
+	start(5, context, group_api(1));
+	start(5, context, coll_api("AllReduce", 1000, stream, 0));
+	CHECK(!start(5, context, kernel_launch(stream)));
+}
+
+static void *thread_that_launches_alone(void *context)
+{
+	launch_alone(context, NULL);
+	return NULL;
+}
+
+static void check_launches(uint64_t hash, int n, int n_operations)
+{
+	struct nbp_record launch, operation;
+
+	CHECK_INT(wait_records(NBP_KIND_LAUNCH, hash, n, &launch), n);
+	CHECK_INT(wait_records(NBP_KIND_OPERATION, hash, n_operations, &operation), n_operations);
+	for (int i = 0; i < n; i++)
+		CHECK_INT(nth_record(NBP_KIND_LAUNCH, hash, i).launch.launch,
+			  launch.launch.launch + i);
+}
+
+/* A launch's note goes with its operation's: it is told all the same where that does not come next. */
+TEST(a_launch_whose_operation_does_not_come)
+{
+	int mask, other_mask;
+	void *context = awake_comm(5, &mask, 0x4060, NULL);
+	void *other = awake_comm(5, &other_mask, 0x4061, NULL);
+	struct nbp_record operation;
+	pthread_t thread;
+
+	set_budget(0);
+	ms_sleep(50);
+	forget_records();
+	one_collective(5, context, NULL, 1, 0, NULL);
+	launch_alone(context, NULL); /* another collective follows */
+	one_collective(5, context, NULL, 2, 0, NULL);
+	check_launches(0x4060, 3, 2);
+	operation = nth_record(NBP_KIND_OPERATION, 0x4060, 1);
+	CHECK(operation.operation.launch == nth_record(NBP_KIND_LAUNCH, 0x4060, 2).launch.launch);
+	/* such a communicator's are told of at once */
+	launch_alone(context, NULL);
+	check_launches(0x4060, 4, 2);
+
+	launch_alone(other, NULL); /* a group of another, and its operation, which has no launch */
+	start(5, context, descriptor(1));
+	start(5, context, coll("AllReduce", 3, 1000));
+	check_launches(0x4060, 4, 3);
+	check_launches(0x4061, 1, 0);
+	CHECK_INT(nth_record(NBP_KIND_OPERATION, 0x4060, 2).operation.launch, 0);
+	tables[5]->finalize(context);
+	tables[5]->finalize(other);
+
+	forget_records();
+	context = awake_comm(5, &mask, 0x4062, NULL); /* it ends */
+	set_budget(0);
+	launch_alone(context, NULL);
+	tables[5]->finalize(context);
+	check_launches(0x4062, 1, 0);
+	context = awake_comm(5, &mask, 0x4063, NULL); /* its thread ends */
+	set_budget(0);
+	pthread_create(&thread, NULL, thread_that_launches_alone, context);
+	pthread_join(thread, NULL);
+	check_launches(0x4063, 1, 0);
+	tables[5]->finalize(context);
+	to_sleep();
+}
+
 /* A tracer that comes late must not take for a loss what was before it. */
 TEST(the_numbering_is_told_to_who_comes_late)
 {
