@@ -21,6 +21,7 @@ N, CYCLES = 1000, 6  # the plugin may still sleep in the first
 ARGS = ("-b", "1K", "-e", "64M", "-f", 4, "-t", 2, "-g", 1, "-n", N, "-w", 20, "-c", 0,
         "-N", CYCLES)
 LARGE = 16 << 20
+TINY = 4 << 10
 LEAST = 4  # timed launches of one place in a cycle
 CPUS = 4  # of the programs, where there are twice as many
 PROGRAMS = {"all_reduce": "AllReduce", "all_gather": "AllGather",
@@ -98,8 +99,13 @@ def usual(values):
     return statistics.mean(values[cut:len(values) - cut])
 
 
-def middle(places, what):
-    return statistics.mean(usual(map(what, place)) for place in places)
+def times(place):
+    return usual(ns / 1e3 for ns, _ in place)
+
+
+def rate(place):
+    """Bytes by time, as nccl-tests has it and a query of both sums."""
+    return usual(bus_bytes for _, bus_bytes in place) / times(place) / 1e3
 
 
 def compare(name, run, size, ranks):
@@ -111,21 +117,33 @@ def compare(name, run, size, ranks):
         # In place NCCL leaves out a rank's copy to itself: with two ranks that is no AlltoAll.
         truth = out_of_place if name == "alltoall" else (out_of_place + in_place) / 2
         if all(len(place) >= LEAST for place in places):
-            found.append((truth, middle(places, lambda timed: timed[0] / 1e3),
+            found.append((truth, statistics.mean(map(times, places)),
                           bus * out_of_place / truth,
-                          middle(places, lambda timed: timed[1] / timed[0]),
+                          statistics.mean(map(rate, places)),
                           sum(map(len, places))))
     return found
 
 
-def pauses_text(times):
-    return f"{len(times)}: {statistics.mean(times) / 1e3:.1f}" if times else ""
+def pauses_text(ns):
+    return f"{len(ns)}: {statistics.mean(ns) / 1e3:.1f}" if ns else ""
+
+
+def host_pace(run):
+    """How often the host launches, by sizes that take the GPU next to nothing. Where nccl-tests has
+    this time the GPU waits for the host, and may well be busy for less."""
+    return max(min(row[0], row[3]) for size, row in run.rows.items() if size <= TINY)
+
+
+def is_true(size, truth, ours, expected, bandwidth, pace):
+    if size >= LARGE:
+        return 0.98 <= ours / truth <= 1.02 and 0.97 <= bandwidth / expected <= 1.03
+    return ours - truth <= 2 and (ours - truth >= -2 or truth <= 1.1 * pace)
 
 
 def test_gpu_times_against_nccl_tests():
     gpu.need_gpus(2)
     nccl_tests.program("all_reduce")
-    cpus, rows, wrong = processors(), [], []
+    cpus, rows, wrong, n_within = processors(), [], [], 0
     for name in PROGRAMS:
         run, found, after_pauses = recorded(name, cpus)
         for size in run.rows:
@@ -139,11 +157,10 @@ def test_gpu_times_against_nccl_tests():
             rows.append((name, size, sum(cycle[4] for cycle in cycles), f"{truth:.2f}",
                          f"{ours:.2f}", f"{ours - truth:+.2f}", f"{ours / truth:.3f}",
                          f"{expected:.1f}", f"{bandwidth:.1f}", pauses_text(after_pauses[size])))
-            if size >= LARGE and not (0.98 <= ours / truth <= 1.02 and
-                                      0.97 <= bandwidth / expected <= 1.03):
-                wrong.append((name, size, truth, ours))
-            if size < LARGE and abs(ours - truth) > 2:
-                wrong.append((name, size, truth, ours))
+            if not is_true(size, truth, ours, expected, bandwidth, host_pace(run)):
+                wrong.append((name, size, truth, ours, expected, bandwidth))
+            n_within += abs(ours - truth) <= (0.02 * truth if size >= LARGE else 2)
     gpu.table(("program", "bytes", "timed", "nccl-tests, µs", "GPU, µs", "difference", "ratio",
                "busbw, GB/s", "ours", "after pauses, µs"), rows)
+    print(f"     {n_within} of {len(rows)} within 2 % and 2 µs")
     assert not wrong, wrong
