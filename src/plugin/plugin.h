@@ -55,12 +55,12 @@ static inline uint64_t now_ns(void)
 
 struct process {
 	_Alignas(64) atomic_bool awake; /* a tracer listens */
-	atomic_bool chained;	    /* there is another plugin behind this one */
-	atomic_bool dead;	    /* a forked child, or no thread: stays asleep for ever */
-	atomic_bool ending;	    /* exit() runs: no CUDA any more */
-	_Atomic uint64_t n_inits;   /* communicators made */
-	_Atomic uint64_t timer_for; /* n_inits + 1 that NCCL's GPU timer was switched on for */
-	_Atomic uint64_t round_ns;  /* when the thread last looked around */
+	atomic_bool chained;		/* there is another plugin behind this one */
+	atomic_bool dead;		/* a forked child, or no thread: stays asleep for ever */
+	atomic_bool ending;		/* exit() runs: no CUDA any more */
+	_Atomic uint64_t n_inits;	/* communicators made */
+	_Atomic uint64_t timer_for;	/* n_inits + 1 that NCCL's GPU timer was switched on for */
+	_Atomic uint64_t round_ns;	/* when the thread last looked around */
 };
 
 extern struct process process;

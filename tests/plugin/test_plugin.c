@@ -309,7 +309,7 @@ static void check_launches(uint64_t hash, int n, int n_operations)
 			  launch.launch.launch + i);
 }
 
-/* A launch's note goes with its operation's: it is told all the same where that does not come next. */
+/* A launch's note goes with its operation's: it is told also where that does not come next. */
 TEST(a_launch_whose_operation_does_not_come)
 {
 	int mask, other_mask;
