@@ -139,7 +139,7 @@ int clock__compare(struct clock *clock)
 
 /*
  * On an H200 a pair reads 2.9 us more than a kernel that spins takes of its stream, and as much
- * with nothing between; of NCCL's kernels it reads 1.0 to 1.5 us more, as part of the events' work
+ * with nothing between; of NCCL's kernels it reads 0.5 to 1.6 us more, as part of the events' work
  * is done where the next kernel would wait anyway. So a pair adds between nothing and what an empty
  * one reads, and never more than it reads itself. With half of that taken off, no time is off by
  * more than the other half, and none becomes 0.
