@@ -51,7 +51,7 @@ static inline uint64_t claim__advance_ns(const struct claim *claim, uint64_t now
 {
 	if (claim->pause_ns >= PAUSE_NS)
 		return INTERVAL_MAX_NS;
-	return now - claim->timed_ns >= RARE_NS ? ADVANCE_NS : 0;
+	return passed_ns(claim->timed_ns, now) >= RARE_NS ? ADVANCE_NS : 0;
 }
 
 extern _Atomic uint32_t n_gpus; /* contexts that launches were seen in */

@@ -115,7 +115,8 @@ static void group__start(struct caller *caller, void *context)
 ABI_INLINE void operation__note(struct caller *caller, struct comm *comm, void *context,
 				const struct abi_event *e)
 {
-	bool joined = caller->owes && caller->group.context == context &&
+	bool joined = caller->owes && caller->launch.context == context &&
+		      caller->group.context == context &&
 		      caller->group.launch == caller->launch.number;
 	struct note *place, spare;
 
@@ -124,7 +125,8 @@ ABI_INLINE void operation__note(struct caller *caller, struct comm *comm, void *
 	place = comm__place(comm);
 	operation__fill(place ?: &spare, caller, comm, context, e);
 	if (!place) {
-		launch__settle(caller);
+		if (joined)
+			launch__pay(caller);
 		return;
 	}
 	if (joined) {
@@ -260,7 +262,7 @@ ABI_INLINE int event__start(struct comm *comm, void *context, void **handle, voi
 	if (ours && type & (ABI_KERNEL_LAUNCH | ABI_CE_COLL))
 		caller->launch.handle = *handle;
 	if (ours && type == ABI_GROUP)
-		caller->group.handle = *handle;
+		caller->group_handle = *handle;
 	return result;
 }
 
@@ -343,8 +345,8 @@ static bool event__stop(struct caller *caller, void *handle)
 {
 	if (handle == caller->launch.handle)
 		launch__stop(caller);
-	else if (handle == caller->group.handle)
-		caller->group.handle = caller->group.context = NULL;
+	else if (handle == caller->group_handle)
+		caller->group_handle = caller->group.context = NULL;
 	else
 		return timer__stop(handle);
 	return true;

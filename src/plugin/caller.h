@@ -10,7 +10,7 @@
 
 #include "plugin.h"
 
-/* What most callbacks need comes first: one cache line, the names, and half of another. */
+/* What most callbacks need comes first, in three cache lines. */
 struct caller {
 	_Atomic uintptr_t thread; /* whose it is; 0: nobody's */
 	uint32_t tid;
@@ -30,7 +30,7 @@ struct caller {
 	_Alignas(64) struct abi_names names;
 
 	struct {
-		void *handle, *context;
+		void *context;
 		uint64_t launch, time_ns;
 	} group;
 	struct {
@@ -42,10 +42,13 @@ struct caller {
 		bool copies; /* by copy engines: no Group follows, the operation is here */
 		struct note operation; /* of copies */
 	} launch;
-	uint64_t tokens; /* numbers given out */
+	void *group_handle; /* what NCCL was given for the group; NULL: nothing */
+	uint64_t tokens;    /* numbers given out */
 };
 
-_Static_assert(offsetof(struct caller, names) == 64, "what most callbacks need");
+_Static_assert(offsetof(struct caller, names) == 64 &&
+		       offsetof(struct caller, launch.timing) <= 192,
+	       "what most callbacks need");
 
 /*
  * Thread-local storage, which for a library costs a call of the loader each time, stands behind a
@@ -65,6 +68,12 @@ static inline struct caller *caller__get(void)
 	if (atomic_load_explicit(&place->thread, memory_order_relaxed) == thread)
 		return place;
 	return caller__find(place, thread);
+}
+
+/* Else the thread's end is not seen. */
+static inline bool caller__is_in_table(const struct caller *caller)
+{
+	return atomic_load_explicit(&caller->thread, memory_order_relaxed);
 }
 
 static inline void *token__new(struct caller *caller, enum token_kind kind)

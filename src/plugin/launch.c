@@ -79,16 +79,26 @@ void launch__stop(struct caller *caller)
 	caller->launch.handle = NULL;
 }
 
+/* Lost, and counted, where another thread has finalised its communicator meanwhile. */
 void launch__pay(struct caller *caller)
 {
 	static const struct launch_timing not_chosen = {.timing = NBP_NOT_TIMED_BUDGET};
 	struct comm *comm = comm__get(caller->launch.context);
 
 	caller->owes = false;
-	if (!comm) {
+	if (comm)
+		launch__note(comm, caller, &not_chosen, NBP_CAPTURED_NO);
+	else
 		control__lost(NBP_LOSS_STALE);
-		return;
-	}
-	atomic_store_explicit(&comm->apart, true, memory_order_relaxed);
-	launch__note(comm, caller, &not_chosen, NBP_CAPTURED_NO);
+}
+
+/* But for one of before the tracer came: its operation may have come when there was none. */
+void launch__pay_late(struct caller *caller)
+{
+	struct comm *comm = comm__get(caller->launch.context);
+
+	if (comm &&
+	    caller->launch.time_ns >= atomic_load_explicit(&process.awake_ns, memory_order_relaxed))
+		atomic_store_explicit(&comm->apart, true, memory_order_relaxed);
+	launch__pay(caller);
 }

@@ -50,8 +50,8 @@ static inline bool launch__is_untimed(const struct caller *caller, const struct 
 {
 	uint64_t called_ns = caller->api.time_ns;
 	const struct claim claim = {
-		.pause_ns =
-			called_ns - atomic_load_explicit(&comm->launched_ns, memory_order_relaxed),
+		.pause_ns = passed_ns(
+			atomic_load_explicit(&comm->launched_ns, memory_order_relaxed), called_ns),
 	};
 
 	return !chosen && caller->api.called && !caller->api.captured && !caller->launch.handle &&
@@ -59,15 +59,21 @@ static inline bool launch__is_untimed(const struct caller *caller, const struct 
 	       called_ns >= atomic_load_explicit(&process.round_ns, memory_order_relaxed);
 }
 
-/* Its note by itself: no operation of it came next. */
-COLD void launch__pay(struct caller *caller);
+COLD void launch__pay(struct caller *caller); /* the note that is owed, by itself */
+COLD void launch__pay_late(struct caller *caller);
 
+/* If one is owed, no operation of that launch came next. */
 static inline void launch__settle(struct caller *caller)
 {
 	if (caller->owes)
-		launch__pay(caller);
+		launch__pay_late(caller);
 }
 
+/*
+ * Its note goes with its operation's: a launch that waits long in the driver is told of when that
+ * has taken it. At once where that is known not to come next, or where nobody would see the thread
+ * end.
+ */
 static inline void launch__pass(struct caller *caller, struct comm *comm, void *context,
 				uint64_t stream)
 {
@@ -77,7 +83,8 @@ static inline void launch__pass(struct caller *caller, struct comm *comm, void *
 	caller->launch.context = context;
 	atomic_store_explicit(&comm->launched_ns, caller->launch.time_ns, memory_order_relaxed);
 	caller->owes = true;
-	if (atomic_load_explicit(&comm->apart, memory_order_relaxed))
+	if (atomic_load_explicit(&comm->apart, memory_order_relaxed) ||
+	    !caller__is_in_table(caller))
 		launch__pay(caller);
 	caller->launched.context = context;
 	caller->launched.number = caller->launch.number;

@@ -208,7 +208,7 @@ static void pending__look(struct pending *p, const struct round *round)
 	struct under_way *under_way = &state->under_way;
 	enum timing_result result;
 
-	if (round->now_ns - p->note.time_ns < LOOK_AFTER_NS)
+	if (passed_ns(p->note.time_ns, round->now_ns) < LOOK_AFTER_NS)
 		return;
 	if (!under_way->started && round->now_ns - state->looked_ns >= LOOK_EVERY_NS) {
 		result = timing__look(p->note.extra, p->note.time_ns, &under_way->times);

@@ -51,6 +51,12 @@ static inline uint64_t now_ns(void)
 	return t.tv_sec * NS_PER_SECOND + t.tv_nsec;
 }
 
+/* Clocks of two threads, and one that is slewed: it may have gone back a little. */
+static inline uint64_t passed_ns(uint64_t from, uint64_t to)
+{
+	return to > from ? to - from : 0;
+}
+
 /* ---- state of the process ---- */
 
 struct process {
@@ -61,6 +67,7 @@ struct process {
 	_Atomic uint64_t n_inits;	/* communicators made */
 	_Atomic uint64_t timer_for;	/* n_inits + 1 that NCCL's GPU timer was switched on for */
 	_Atomic uint64_t round_ns;	/* when the thread last looked around */
+	_Atomic uint64_t awake_ns;	/* when a tracer last came */
 };
 
 extern struct process process;

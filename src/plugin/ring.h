@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RING_BITS	13 /* cells: 20 ms at 10 us an operation take 6000 */
+#define RING_BITS	13 /* cells: 20 ms at 10 us an operation take 4000 to 6000 */
 #define RING_BITS_SMALL 10 /* of those that are not the first N_BIG_RINGS */
 #define N_BIG_RINGS	32
 #define RING_TRIES	16 /* where others are faster */

@@ -67,8 +67,10 @@ static void thread__look(uint64_t now)
 	bool raised = hook__raised(), awake = atomic_load(&process.awake);
 	struct comm *comm;
 
-	if (raised && !awake)
+	if (raised && !awake) {
+		atomic_store_explicit(&process.awake_ns, now, memory_order_relaxed);
 		thread__wake();
+	}
 	if (!raised && awake)
 		thread.asleep_since_ns = now;
 	if (raised) {

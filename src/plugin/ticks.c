@@ -21,6 +21,18 @@ static void ticks__untie(struct ticks *t)
 	t->rate = t->from.ns = 0;
 }
 
+/* A counter that went on in a suspension, or stood still; another processor's that differs. */
+static bool ticks__is_astray(const struct ticks *t, uint64_t now, uint64_t ns)
+{
+	uint64_t foretold = ticks__to_ns(t, now);
+	uint64_t since = ns - atomic_load_explicit(&t->ties[t->last % 2].ns, memory_order_relaxed);
+
+	if (!atomic_load_explicit(&t->turn, memory_order_relaxed))
+		return false;
+	return !foretold ||
+	       passed_ns(foretold, ns) + passed_ns(ns, foretold) > ASTRAY_NS + since / ASTRAY_PART;
+}
+
 static void ticks__learn_rate(struct ticks *t, uint64_t now, uint64_t ns)
 {
 	uint64_t passed_ns = ns - t->from.ns;
@@ -37,7 +49,8 @@ void ticks__tie(struct ticks *t, uint64_t now, uint64_t ns)
 {
 	struct tie *tie;
 
-	if (now <= t->from.ticks || ns <= t->from.ns || ns - t->from.ns > RATE_MAX_NS)
+	if (now <= t->from.ticks || ns <= t->from.ns || ns - t->from.ns > RATE_MAX_NS ||
+	    ticks__is_astray(t, now, ns))
 		ticks__untie(t);
 	ticks__learn_rate(t, now, ns);
 	if (!t->rate)
@@ -71,24 +84,21 @@ static bool counter__is_invariant(void)
 }
 #endif
 
-/* What the kernel's own clock goes by: it would not if processors' counters differed. */
+/*
+ * Whether the kernel's own clock goes by it as it is, which it would not if processors' counters
+ * differed. kvm-clock would: it is made for those.
+ */
 static bool kernel__goes_by_counter(void)
 {
-	static const char *const sources[] = {"tsc\n", "kvm-clock\n",
-					      "hyperv_clocksource_tsc_page\n"};
-	char text[64] = "";
+	char text[8] = "";
 	int fd = open(CLOCK_SOURCE, O_RDONLY | O_CLOEXEC);
+	bool does;
 
 	if (fd < 0)
 		return false;
-	if (read(fd, text, sizeof(text) - 1) < 0)
-		text[0] = 0;
+	does = read(fd, text, sizeof(text) - 1) > 0 && !strcmp(text, "tsc\n");
 	close(fd);
-	for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++) {
-		if (!strcmp(text, sources[i]))
-			return true;
-	}
-	return false;
+	return does;
 }
 
 /* Of some tries the one that least came between. */
@@ -107,15 +117,27 @@ static void ticks__compare(uint64_t *ret_ticks, uint64_t *ret_ns)
 	}
 }
 
+/* The kernel may find out later that the counter will not do. */
+static bool counter__is_good(uint64_t ns)
+{
+	static uint64_t checked_ns;
+	static bool good;
+
+	if (!checked_ns || ns - checked_ns > CHECK_NS) {
+		good = counter__is_invariant() && kernel__goes_by_counter();
+		checked_ns = ns;
+	}
+	return good;
+}
+
 void ticks__serve(void)
 {
-	static enum { UNKNOWN, GOOD, BAD } counter;
-	uint64_t now = 0, ns = 0;
+	uint64_t now = 0, ns = now_ns();
 
-	if (counter == UNKNOWN)
-		counter = counter__is_invariant() && kernel__goes_by_counter() ? GOOD : BAD;
-	if (counter == BAD)
+	if (!counter__is_good(ns)) {
+		ticks__untie(&host_ticks);
 		return;
+	}
 	ticks__compare(&now, &ns);
 	ticks__tie(&host_ticks, now, ns);
 }

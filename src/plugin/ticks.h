@@ -15,7 +15,10 @@
 #define TIE_EARLY_NS  (NS_PER_MS / 2)	   /* nor long before: the counter began anew */
 #define RATE_FIRST_NS (4 * NS_PER_MS)	   /* what the rate is taken over, at first */
 #define RATE_NS	      NS_PER_SECOND	   /* and then */
-#define RATE_MAX_NS   (10 * NS_PER_SECOND) /* the machine may have slept in longer ones */
+#define RATE_MAX_NS   (10 * NS_PER_SECOND) /* no tracer was there meanwhile */
+#define ASTRAY_NS     (50 * 1000)	   /* from what the last tie foretells, */
+#define ASTRAY_PART   8 /* and a part of the time since: chrony slews by a 12th */
+#define CHECK_NS      (10 * NS_PER_SECOND) /* what the kernel goes by */
 #define RATE_BITS     32
 
 struct tie {
@@ -76,6 +79,8 @@ static inline uint64_t ticks__to_ns(const struct ticks *t, uint64_t now)
 
 static inline uint64_t ticks__now_ns(void)
 {
+	if (!atomic_load_explicit(&host_ticks.turn, memory_order_relaxed))
+		return now_ns(); /* a process may forbid to read the counter */
 	return ticks__to_ns(&host_ticks, ticks__read()) ?: now_ns();
 }
 

@@ -97,7 +97,7 @@ static struct claim comm__claim(struct comm *comm, uint64_t now, bool chosen)
 	uint64_t launched_ns = atomic_load_explicit(&comm->launched_ns, memory_order_relaxed);
 	const struct claim claim = {
 		.timed_ns = atomic_load_explicit(&comm->timed_ns, memory_order_relaxed),
-		.pause_ns = now > launched_ns ? now - launched_ns : 0,
+		.pause_ns = passed_ns(launched_ns, now),
 		.chosen = chosen,
 	};
 
@@ -159,7 +159,7 @@ static enum nbp_timing launch__begin(struct comm *comm, uint64_t stream, bool ca
 	}
 	t->pair = (gpu - gpus) * N_PAIRS + (pair - gpu->pairs);
 	t->after_pause = claim__is_first(&claim) && !choice.usual;
-	t->spent_ns = ticks__now_ns() - now;
+	t->spent_ns = passed_ns(now, ticks__now_ns());
 	return NBP_TIMED;
 }
 
@@ -204,7 +204,7 @@ void timing__end(struct comm *comm, uint64_t stream, struct launch_timing *t)
 	t->timing = launch__end(gpu, pair__get(t->pair), stream, t->stamp);
 	if (t->timing == NBP_TIMED)
 		atomic_store_explicit(&comm->timed_ns, begin, memory_order_relaxed);
-	budget__charge(&gpu->budget, t->spent_ns + ticks__now_ns() - begin);
+	budget__charge(&gpu->budget, t->spent_ns + passed_ns(begin, ticks__now_ns()));
 }
 
 void timing__drop(struct launch_timing *t)

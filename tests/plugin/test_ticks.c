@@ -121,6 +121,35 @@ TEST(after_a_long_sleep_anew)
 	CHECK(llabs(error_at(last + ROUND / 2)) < 50);
 }
 
+/* The clock stands still in a suspension, and the counter does not. */
+TEST(not_after_a_suspension)
+{
+	uint64_t last, slept;
+
+	fresh();
+	last = rounds(BEGIN, 100);
+	slept = counter_at(last + 3600 * NS_PER_SECOND) - counter_at(last);
+	CHECK_INT(ticks__to_ns(&t, counter_at(last) + slept), 0);
+	for (int i = 1; i < 200; i++) {
+		uint64_t at = last + i * ROUND, ns;
+
+		ticks__tie(&t, counter_at(at) + slept, at);
+		ns = ticks__to_ns(&t, counter_at(at + ROUND / 2) + slept);
+		CHECK(i == 1 ? !ns : llabs((int64_t)(ns - at - ROUND / 2)) < 50);
+	}
+}
+
+/* One that differs from another processor's by a millisecond. */
+TEST(not_where_the_counter_is_another)
+{
+	uint64_t last;
+
+	fresh();
+	last = rounds(BEGIN, 100) + ROUND;
+	ticks__tie(&t, counter_at(last + 10 * NS_PER_MS), last);
+	CHECK_INT(ticks__to_ns(&t, counter_at(last + 10 * NS_PER_MS)), 0);
+}
+
 TEST(the_turns_go_round)
 {
 	uint64_t last;
