@@ -144,13 +144,17 @@ static void bogus(unsigned int n)
 			      STREAM);
 }
 
+static uint64_t hammer_calls[MAX_THREADS][8]; /* a cache line each */
+static unsigned int n_hammers;
+
+/* One of several threads keeps to a communicator, as NCCL wants it; one alone uses both in turn. */
 static void *hammer_thread(void *arg)
 {
-	uint64_t *calls = arg;
+	uint64_t me = (uint64_t(*)[8])arg - hammer_calls, *calls = arg;
 
 	while (calls_each ? *calls < calls_each : !stop) {
-		ncclAllReduce(NULL, NULL, 1 + *calls % 1000, ncclFloat32, ncclSum, comm[*calls % 2],
-			      STREAM);
+		ncclAllReduce(NULL, NULL, 1 + *calls % 1000, ncclFloat32, ncclSum,
+			      comm[(n_hammers > 1 ? me : *calls) % 2], STREAM);
 		if (++*calls % 64 == 0 && pause_us)
 			usleep(pause_us);
 	}
@@ -173,15 +177,15 @@ static void come_and_go(void)
 
 static void hammer(unsigned int n, uint64_t each)
 {
-	static uint64_t calls[MAX_THREADS][8]; /* a cache line each */
 	pthread_t threads[MAX_THREADS];
 	uint64_t total = 0;
 
-	memset(calls, 0, sizeof(calls));
+	memset(hammer_calls, 0, sizeof(hammer_calls));
+	n_hammers = n;
 	stop = false;
 	calls_each = each;
 	for (unsigned int i = 0; i < n; i++)
-		pthread_create(&threads[i], NULL, hammer_thread, calls[i]);
+		pthread_create(&threads[i], NULL, hammer_thread, hammer_calls[i]);
 	puts("ok");
 	fflush(stdout);
 	if (!each)
@@ -189,7 +193,7 @@ static void hammer(unsigned int n, uint64_t each)
 	stop = true;
 	for (unsigned int i = 0; i < n; i++) {
 		pthread_join(threads[i], NULL);
-		total += calls[i][0];
+		total += hammer_calls[i][0];
 	}
 	printf("ok %" PRIu64 "\n", total);
 }
