@@ -98,10 +98,6 @@ static inline uint64_t abi__type(const struct abi_version *v, const void *descri
 	return v->type_size == 1 ? *(const uint8_t *)descriptor : *(const uint64_t *)descriptor;
 }
 
-/*
- * NCCL's names are string literals of its own: the same address is the same name, until another
- * NCCL may have been loaded, which must make a communicator before it tells of anything.
- */
 enum abi_named {
 	ABI_API_FUNCTION,
 	ABI_API_DATATYPE,
@@ -112,6 +108,10 @@ enum abi_named {
 	ABI_N_NAMED,
 };
 
+/*
+ * NCCL's names are string literals of its own: the same address is the same name, until another
+ * NCCL may have been loaded, which must make a communicator before it tells of anything.
+ */
 struct abi_names {
 	uint64_t n_inits; /* communicators of the process that had been made then */
 	const char *name[ABI_N_NAMED];

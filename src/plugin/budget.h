@@ -69,6 +69,12 @@ static inline uint32_t budget__ppm(void)
 	return n > 1 && ppm ? (ppm + n - 1) / n : ppm;
 }
 
+/* Of a launch. */
+static inline uint32_t budget__cost_ns(void)
+{
+	return __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+}
+
 struct budget {
 	_Atomic uint64_t next_ns; /* when the next launch may be timed */
 };
@@ -83,7 +89,7 @@ static inline uint64_t budget__interval_ns(uint64_t cost_ns, uint32_t budget_ppm
 /* How many launches may be timed a second. */
 static inline double budget__room(void)
 {
-	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+	uint32_t cost = budget__cost_ns();
 	uint32_t ppm = budget__ppm();
 
 	return ppm == UNLIMITED_PPM || !cost ? HUGE_VAL : ppm * 1e3 / cost;
@@ -97,7 +103,7 @@ static inline uint64_t budget__saved_ns(uint64_t interval_ns)
 /* Without taking. */
 static inline bool budget__has(const struct budget *budget, uint64_t now, const struct claim *claim)
 {
-	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+	uint32_t cost = budget__cost_ns();
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
 	uint32_t ppm = budget__ppm();
 
@@ -111,7 +117,7 @@ static inline bool budget__has(const struct budget *budget, uint64_t now, const 
 static inline bool budget__take(struct budget *budget, uint64_t now, const struct claim *claim)
 {
 	uint32_t ppm = budget__ppm();
-	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+	uint32_t cost = budget__cost_ns();
 	uint64_t next = atomic_load_explicit(&budget->next_ns, memory_order_relaxed);
 	uint64_t from = next, interval, saved;
 
@@ -130,7 +136,7 @@ static inline bool budget__take(struct budget *budget, uint64_t now, const struc
 static inline void budget__charge(struct budget *budget, uint64_t spent_ns)
 {
 	uint32_t ppm = budget__ppm();
-	uint32_t cost = __atomic_load_n(&nccl_bpftrace_control.launch_cost_ns, __ATOMIC_RELAXED);
+	uint32_t cost = budget__cost_ns();
 
 	if (ppm && ppm != UNLIMITED_PPM && spent_ns > cost)
 		atomic_fetch_add(&budget->next_ns, budget__interval_ns(spent_ns - cost, ppm));

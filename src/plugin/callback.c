@@ -15,6 +15,7 @@
 
 static void group_api__start(struct caller *caller, const struct group_api_v5 *d)
 {
+	launch__settle(caller);
 	if (!++caller->api.number)
 		caller->api.number = 1;
 	caller->api.called = false;
@@ -300,12 +301,10 @@ ABI_INLINE bool group__note(void *context, uint64_t type, const void *descriptor
 	    atomic_load_explicit(&process.chained, memory_order_relaxed))
 		return false;
 	caller = caller__get();
-	if (type == ABI_GROUP) {
+	if (type == ABI_GROUP)
 		group__start(caller, context);
-	} else {
-		launch__settle(caller);
+	else
 		group_api__start(caller, descriptor);
-	}
 	return true;
 }
 

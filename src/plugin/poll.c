@@ -41,8 +41,7 @@ static int gpu__fill(struct gpu *gpu)
 	return 0;
 }
 
-/* Compared before the first launch is timed: what is taken off is known, unless all tries failed.
- */
+/* Compared before a launch is timed: what is taken off is known then, unless all tries failed. */
 static void gpu__prepare(struct gpu *gpu)
 {
 	if (!gpu__enter(gpu))

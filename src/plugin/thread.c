@@ -75,7 +75,7 @@ static void thread__look(uint64_t now)
 		thread.asleep_since_ns = now;
 	if (raised) {
 		thread.asleep_since_ns = 0;
-		ticks__serve();
+		ticks__serve(now);
 	}
 	atomic_store_explicit(&process.round_ns, now, memory_order_relaxed);
 	atomic_store(&process.awake, raised);

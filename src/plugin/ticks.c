@@ -35,12 +35,12 @@ static bool ticks__is_astray(const struct ticks *t, uint64_t now, uint64_t ns)
 
 static void ticks__learn_rate(struct ticks *t, uint64_t now, uint64_t ns)
 {
-	uint64_t passed_ns = ns - t->from.ns;
+	uint64_t since_ns = ns - t->from.ns;
 
-	if (t->from.ns && passed_ns < (t->rate ? RATE_NS : RATE_FIRST_NS))
+	if (t->from.ns && since_ns < (t->rate ? RATE_NS : RATE_FIRST_NS))
 		return;
 	if (t->from.ns)
-		t->rate = ((unsigned __int128)passed_ns << RATE_BITS) / (now - t->from.ticks);
+		t->rate = ((unsigned __int128)since_ns << RATE_BITS) / (now - t->from.ticks);
 	t->from.ticks = now;
 	t->from.ns = ns;
 }
@@ -68,14 +68,14 @@ void ticks__tie(struct ticks *t, uint64_t now, uint64_t ns)
 /* ---- this machine's ---- */
 
 #ifdef __x86_64__
-#define INVARIANT                                                                                  \
-	(1U << 8) /* of leaf 0x80000007's edx: the counter never stops, nor changes pace */
+#define POWER_LEAF 0x80000007
+#define INVARIANT  (1U << 8) /* in its edx: the counter never stops, nor changes pace */
 
 static bool counter__is_invariant(void)
 {
 	unsigned int a, b, c, d;
 
-	return __get_cpuid(0x80000007, &a, &b, &c, &d) && d & INVARIANT;
+	return __get_cpuid(POWER_LEAF, &a, &b, &c, &d) && d & INVARIANT;
 }
 #else
 static bool counter__is_invariant(void)
@@ -130,11 +130,11 @@ static bool counter__is_good(uint64_t ns)
 	return good;
 }
 
-void ticks__serve(void)
+void ticks__serve(uint64_t round_ns)
 {
-	uint64_t now = 0, ns = now_ns();
+	uint64_t now = 0, ns = 0;
 
-	if (!counter__is_good(ns)) {
+	if (!counter__is_good(round_ns)) {
 		ticks__untie(&host_ticks);
 		return;
 	}

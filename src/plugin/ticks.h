@@ -43,8 +43,8 @@ extern struct ticks host_ticks;
 
 /* They are now at so many, and the clock at ns. */
 void ticks__tie(struct ticks *t, uint64_t now, uint64_t ns);
-/* The plugin's thread, in each round. */
-void ticks__serve(void);
+/* The plugin's thread, in each round, which began then. */
+void ticks__serve(uint64_t round_ns);
 
 #ifdef __x86_64__
 /* Early or late by what a processor reorders: some nanoseconds. */

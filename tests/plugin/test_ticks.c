@@ -139,7 +139,7 @@ TEST(not_after_a_suspension)
 	}
 }
 
-/* One that differs from another processor's by a millisecond. */
+/* One that differs from another processor's by ten milliseconds. */
 TEST(not_where_the_counter_is_another)
 {
 	uint64_t last;
@@ -171,13 +171,13 @@ static void *tie_all_the_time(void *unused)
 {
 	(void)unused;
 	while (!atomic_load(&stop)) {
-		ticks__serve();
+		ticks__serve(now_ns());
 		usleep(100);
 	}
 	return NULL;
 }
 
-/* What comes between the readings is time that passes, so the bounds need no allowance for it. */
+/* What comes between the readings is time that passes: the bounds allow for the tie alone. */
 TEST(between_two_readings_of_the_clock)
 {
 	uint64_t n = 0, since = now_ns();
