@@ -298,13 +298,13 @@ def test_wrong_tables():
     good = Spoiled()
     agent = nbt.Agent("--foreign-plugins",
                       *nbt.pid_words([good.pid, *[j.pid for j in jobs.values()]]))
+    nbt.wait_for(lambda: f"process {good.pid}: profiler plugin {FOREIGN}: followed"
+                 in agent.output(), "the good one's", 15)
     nbt.wait_for(lambda: agent.output().count("not followed: ") == len(WRONG), "refusals", 40)
     for what, job in jobs.items():
         assert re.search(rf"process {job.pid}: profiler plugin {FOREIGN}: not followed: its table "
                          rf".*{WRONG[what]}", agent.output()), agent.output()
         assert not probes_of(job.pid)
-    nbt.wait_for(lambda: f"process {good.pid}: profiler plugin {FOREIGN}: followed"
-                 in agent.output(), "the good one's", 15)
     assert probes_of(good.pid)
     assert agent.fresh().sum("nccl_bpftrace_events_lost_total") == 0
     assert all(job.process.poll() is None for job in [good, *jobs.values()])

@@ -52,7 +52,7 @@ class TorchJob:
         env = dict(os.environ, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT",
                    NCCL_DEBUG_FILE=str(self.directory / "nccl.%p.log"), OMP_NUM_THREADS="1", NCCL_BPFTRACE_JOB=program,
                    **dict(environment))
-        self.log = open(self.directory / "job.log", "w+")
+        self.log = nbt.Log("the job")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={ranks}", HERE / "launch.py", self.directory, str(steps), mode],
@@ -76,7 +76,6 @@ class TorchJob:
         return [json.loads((self.directory / f"done.{r}").read_text()) for r in range(self.ranks)]
 
     def output(self):
-        self.log.seek(0)
         return self.log.read()[-4000:]
 
     COMPLETE = re.compile(r"NCCL INFO (\S+) comm (0x[0-9a-f]+) rank (\d+) n[Rr]anks (\d+) .*?"

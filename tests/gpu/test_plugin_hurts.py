@@ -30,7 +30,7 @@ class Job:
         self.directory, self.ranks = nbt.tempdir(), ranks
         env = dict(os.environ, OMP_NUM_THREADS="1", NCCL_PROFILER_PLUGIN=str(hook.PLUGIN),
                    TORCH_NCCL_ASYNC_ERROR_HANDLING="0", **dict(environment))
-        self.log = open(self.directory / "job.log", "w+")
+        self.log = nbt.Log("the job")
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={ranks}", HERE / "hurt_job.py", self.directory, scenario],
@@ -50,7 +50,6 @@ class Job:
         (self.directory / name).touch()
 
     def output(self):
-        self.log.seek(0)
         return self.log.read()[-3000:]
 
     def controls(self):

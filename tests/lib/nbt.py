@@ -16,6 +16,7 @@ SIM = BUILD / "nccl-sim"
 TARGETS = BUILD / "tests/targets"
 
 _undo = []  # run last to first after each test
+_logs = []  # what the programs of this test say
 
 
 class Skip(Exception):
@@ -32,12 +33,36 @@ def defer(function, *args, **kwargs):
 
 
 def cleanup():
+    _logs.clear()
     while _undo:
         function, args, kwargs = _undo.pop()
         try:
             function(*args, **kwargs)
         except Exception as error:  # the next one must still run
             print(f"     clean-up: {error!r}")
+
+
+class Log:
+    """
+    What a program says, to be its standard output or error, and read while it writes: where in the
+    file it writes is shared with it, so nothing here may move that place.
+    """
+
+    def __init__(self, who):
+        self.file, self.who = tempfile.TemporaryFile(), who
+        _logs.append(self)
+
+    def fileno(self):
+        return self.file.fileno()
+
+    def read(self):
+        return os.pread(self.fileno(), os.fstat(self.fileno()).st_size, 0).decode(errors="replace")
+
+
+def said():
+    """The last that each program of this test said."""
+    return "".join(f"---- {log.who} said:\n{text[-3000:]}\n"
+                   for log in _logs if (text := log.read()))
 
 
 def need(program, package):
@@ -150,7 +175,7 @@ class Agent:
 
     def __init__(self, *args, interval=1, directory=None, wait=True, **popen):
         self.directory = Path(directory) if directory else tempdir()
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = Log("the agent")
         self.process = subprocess.Popen(
             [AGENT, "run", "--interval", str(interval), "--textfile-dir", self.directory,
              *map(str, args)], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, **popen)
@@ -170,7 +195,6 @@ class Agent:
         assert self.process.poll() is None, f"agent ended: {self.output()}"
 
     def output(self):
-        self.log.seek(0)
         return self.log.read()
 
     def series(self):

@@ -11,7 +11,6 @@ import re
 import select
 import socket
 import subprocess
-import tempfile
 import urllib.parse
 from pathlib import Path
 
@@ -81,7 +80,7 @@ class Server:
     def __init__(self, command):
         for _ in range(5):
             self.port = free_port()
-            self.log = tempfile.TemporaryFile("w+")
+            self.log = nbt.Log(command("")[0])
             self.process = subprocess.Popen(command(f"{LOOPBACK}:{self.port}"), stdout=self.log,
                                             stderr=self.log, stdin=subprocess.DEVNULL)
             nbt.defer(nbt.end, self.process)
@@ -98,7 +97,6 @@ class Server:
             return False
 
     def output(self):
-        self.log.seek(0)
         return self.log.read()
 
     def get(self, path):

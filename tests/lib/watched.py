@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import subprocess
-import tempfile
 
 import nbt
 
@@ -16,7 +15,7 @@ class Diagnose:
     def __init__(self, pids, *args, as_json=True):
         self.master, slave = pty.openpty()
         nbt.defer(os.close, self.master)
-        self.out = tempfile.TemporaryFile("w+")
+        self.out = nbt.Log("diagnose")
         words = nbt.pid_words(pids)
         words += ["--json"] if as_json else []
         self.as_json, self.told = as_json, ""
@@ -44,7 +43,6 @@ class Diagnose:
         """(exit status, the JSON object or the text)"""
         nbt.wait_for(lambda: self.progress() is not None and self.process.poll() is not None,
                      "the end of diagnose", seconds, 0.1)
-        self.out.seek(0)
         said = self.out.read()
         return self.process.returncode, json.loads(said) if self.as_json else said
 
