@@ -251,6 +251,17 @@ static void on_settled(void *ctx)
 	loop__stop(ctx, 0);
 }
 
+/* Is there anything to tell of processes? An item of its own where they could not be looked at. */
+static bool check__look(struct check *check, const struct tracer *tracer)
+{
+	const char *why;
+	int err = command__looked(tracer, &why);
+
+	if (err)
+		check__item(check, "look at processes", false, why, "%s", strerror(-err));
+	return !err;
+}
+
 /* Loads the programs, listens for mappings and looks at what runs: the whole way, but no probe. */
 static void check__tracing(struct check *check)
 {
@@ -276,7 +287,7 @@ static void check__tracing(struct check *check)
 			    "CAP_PERFMON, or kernel.perf_event_paranoid below 3, is needed", "%s",
 			    err ? strerror(-err) : "perf events");
 	}
-	if (!err && !loop__run(loop)) {
+	if (!err && !loop__run(loop) && check__look(check, tracer)) {
 		check__libraries(check, tracer);
 		check__plugin(check, tracer);
 		check__foreign(check, tracer);

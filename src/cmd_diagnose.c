@@ -21,6 +21,7 @@ struct diagnose {
 	struct callers *callers;
 	struct loop_source *tick, *end;
 	struct diagnosis found;
+	const char *why; /* it could not begin; NULL: it could, or has not tried */
 	bool is_progress_shown;
 };
 
@@ -101,7 +102,13 @@ static void on_end(void *ctx)
 static void on_settled(void *ctx)
 {
 	struct diagnose *d = ctx;
+	int err;
 
+	err = command__looked(d->tracer, &d->why);
+	if (err) {
+		loop__stop(d->loop, err);
+		return;
+	}
 	diagnose__settle(d);
 	d->found.settled_ns = now_ns();
 	verdicts__forget_worst(watch__verdicts(d->watch));
@@ -141,6 +148,8 @@ static int diagnose__watch(struct diagnose *d, const char **ret_why)
 	*ret_why = "the kernel gives no notice of mappings (perf events): see nccl-bpftrace check";
 	command__tell_of_privilege(d->options);
 	err = tracer__start(d->tracer, on_settled, d) ?: loop__run(d->loop);
+	if (d->why)
+		*ret_why = d->why;
 	if (d->is_progress_shown)
 		fprintf(stderr, "\r\033[K");
 	return err;

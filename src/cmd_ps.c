@@ -210,7 +210,7 @@ int cmd_ps(const struct options *options)
 
 	err = err ?: tracer__new(&tracer, loop, &tracer_options, &why);
 	err = err ?: tracer__start(tracer, on_settled, loop);
-	err = err ?: loop__run(loop);
+	err = err ?: loop__run(loop) ?: command__looked(tracer, &why);
 	if (!err && options->json)
 		print_json(tracer);
 	else if (!err)

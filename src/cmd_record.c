@@ -157,6 +157,7 @@ static void on_settled(void *ctx)
 {
 	struct record *r = ctx;
 
+	command__tell_of_look(r->tracer);
 	fprintf(stderr, "nccl-bpftrace: recording to %s\n", record__path(r));
 	on_tick(r);
 }

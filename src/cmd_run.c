@@ -145,6 +145,7 @@ static void on_settled(void *ctx)
 {
 	struct run *run = ctx;
 
+	command__tell_of_look(run->tracer);
 	run__refresh(run);
 	run__write_textfile(run);
 	run__tell_status(run);

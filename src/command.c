@@ -54,6 +54,26 @@ int command__cannot_trace(int err, const char *why)
 	return EXIT_CANNOT_TRACE;
 }
 
+int command__looked(const struct tracer *tracer, const char **ret_why)
+{
+	int err = tracer__look_failed(tracer);
+
+	if (err)
+		*ret_why =
+			"the processes that run cannot be looked at: that takes a helper process, "
+			"see pids.max and memory.max of this cgroup, and ulimit -u";
+	return err;
+}
+
+void command__tell_of_look(const struct tracer *tracer)
+{
+	const char *why;
+	int err = command__looked(tracer, &why);
+
+	if (err)
+		fprintf(stderr, "nccl-bpftrace: %s (%s); tried again\n", why, strerror(-err));
+}
+
 const char *command__not_known(const struct process *process)
 {
 	const struct library *library = process__nccl(process);

@@ -7,6 +7,8 @@
 
 #include "options.h"
 
+struct tracer;
+
 /* Where Debian's prometheus-node-exporter looks for textfiles. */
 #define DEFAULT_TEXTFILE_DIR "/var/lib/prometheus/node-exporter"
 
@@ -21,6 +23,14 @@ int cmd_plugin(const struct options *options);
 struct tracer_options command__tracer_options(const struct options *options);
 int command__cannot_trace(int err, const char *why);
 void command__raise_limits(void);
+
+/*
+ * 0; or -errno, and ret_why in words, where the processes that run could not be looked at: that
+ * none is known says nothing.
+ */
+int command__looked(const struct tracer *tracer, const char **ret_why);
+/* One line of that on stderr, for who goes on: jobs are found later. */
+void command__tell_of_look(const struct tracer *tracer);
 
 /* Why nothing, or not all, is known of an NCCL process's communicators; NULL: all is. */
 const char *command__not_known(const struct process *process);

@@ -27,7 +27,7 @@ int discover__new(struct discover **ret, struct probe *probe, struct loop *loop,
 	d->helpers = helpers;
 	d->listener = *listener;
 	*ret = d;
-	return 0;
+	return loop__add_timer(loop, 0, 0, discover__on_due, d, &d->due_timer);
 }
 
 void discover__free(struct discover *d)
@@ -108,6 +108,19 @@ static void discover__forget_due(struct discover *d, uint32_t pid)
 	d->n_due = kept;
 }
 
+/* What is mapped was not told, and nothing would tell it later: all are looked at once more. */
+static void discover__scan_again(struct discover *d, int err)
+{
+	unsigned int shift = d->n_failed < MAX_AGAIN_SHIFT ? d->n_failed : MAX_AGAIN_SHIFT;
+
+	d->failed = err;
+	if (d->again_ns)
+		return;
+	d->n_failed++;
+	d->again_ns = now_ns() + (FIRST_AGAIN_NS << shift);
+	loop_source__set_timer(d->due_timer, FIRST_AGAIN_NS << shift, 0);
+}
+
 /* One process in which the kernel waits must not hide all others: ask for each by itself. */
 static void discover__scan_each(struct discover *d)
 {
@@ -121,6 +134,17 @@ static void discover__scan_each(struct discover *d)
 		closedir(proc);
 }
 
+/* A process in which the kernel waits gives no answer; that is no failure of the look. */
+static void discover__note_outcome(struct discover *d, uint32_t pid, int status)
+{
+	if (status && status != -ETIMEDOUT) {
+		discover__scan_again(d, status);
+	} else if (!pid && !d->again_ns) {
+		d->failed = 0;
+		d->n_failed = 0;
+	}
+}
+
 static void on_scan_done(void *ctx, int status)
 {
 	struct scan *scan = ctx;
@@ -130,6 +154,7 @@ static void on_scan_done(void *ctx, int status)
 	free(scan);
 	d->all_running &= pid != 0;
 	discover__forget_due(d, pid);
+	discover__note_outcome(d, pid, status);
 	if (status == -ETIMEDOUT && !pid)
 		discover__scan_each(d);
 	discover__scan_due(d);
@@ -158,8 +183,11 @@ int discover__scan(struct discover *d, uint32_t pid, bool urgent)
 	d->n_scans++;
 	d->all_running |= pid == 0;
 	err = helper__run(d->helpers, &job);
-	if (err)
+	if (err) {
 		free(scan);
+		d->all_running &= pid != 0;
+		discover__scan_again(d, err);
+	}
 	return err;
 }
 
@@ -225,6 +253,10 @@ void discover__scan_due(struct discover *d)
 	uint64_t now = now_ns();
 	bool waiting = false;
 
+	if (d->again_ns && d->again_ns <= now) {
+		d->again_ns = 0;
+		d->scan_all = true;
+	}
 	for (unsigned int i = 0; i < d->n_due && !d->scan_all; i++) {
 		if (d->due[i].started)
 			continue;
@@ -236,8 +268,9 @@ void discover__scan_due(struct discover *d)
 			d->due[j].started |= d->due[j].pid == d->due[i].pid;
 		discover__scan(d, d->due[i].pid, true);
 	}
-	if (waiting)
-		loop_source__set_timer(d->due_timer, FIRST_LOOK_NS, 0);
+	if (waiting || d->again_ns)
+		loop_source__set_timer(d->due_timer, waiting ? FIRST_LOOK_NS : d->again_ns - now,
+				       0);
 	if (!d->scan_all || d->all_running)
 		return;
 	d->scan_all = false;
@@ -249,6 +282,12 @@ void discover__scan_due(struct discover *d)
 void discover__on_due(void *ctx)
 {
 	discover__scan_due(ctx);
+}
+
+int discover__failed(const struct discover *d, bool *ret_soon)
+{
+	*ret_soon = d->again_ns && d->n_failed <= SOON_TIMES;
+	return d->failed;
 }
 
 uint64_t discover__scans(const struct discover *d)

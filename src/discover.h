@@ -58,6 +58,13 @@ int discover__scan(struct discover *discover, uint32_t pid, bool urgent);
 /* Starts listening for new mappings. 0 or -errno. */
 int discover__watch(struct discover *discover);
 
+/*
+ * Why the last look was not made (-errno: no memory for a helper, say, or no process to be had), 0
+ * when it was: another look at all processes comes by itself. Processes in which the kernel waits
+ * are no such failure. ret_soon: is it about to come?
+ */
+int discover__failed(const struct discover *discover, bool *ret_soon);
+
 /* Scans begun so far: what holds within one may not in the next. */
 uint64_t discover__scans(const struct discover *d);
 

@@ -15,6 +15,11 @@
 #define FIRST_LOOK_NS	(31 * NSEC_PER_MSEC)
 #define MAX_LOOKS_SHIFT 5
 
+/* After a look that could not be made: first, and doubled so often, to a minute. */
+#define FIRST_AGAIN_NS	(100 * NSEC_PER_MSEC)
+#define MAX_AGAIN_SHIFT 9
+#define SOON_TIMES	4 /* in a row, and who waits for a first look waits no longer */
+
 /* A file as a notice shows it: an overlay's number, not the inode below. */
 struct shown_key {
 	uint32_t major, minor;
@@ -56,6 +61,9 @@ struct discover {
 	struct due due[MAX_DUE];
 	unsigned int n_due;
 	bool scan_all, all_running;
+	int failed;	       /* -errno of the last look that could not be made, 0: made since */
+	unsigned int n_failed; /* in a row */
+	uint64_t again_ns;     /* when all are looked at for it, 0: not to be */
 	uint64_t n_scans;
 };
 

@@ -159,7 +159,6 @@ int discover__watch(struct discover *d)
 	if (!d->notices)
 		return -errno;
 	err = loop__add_timer(d->loop, 0, 0, discover__on_quiet_over, d, &d->quiet_timer);
-	err = err ?: loop__add_timer(d->loop, 0, 0, discover__on_due, d, &d->due_timer);
 	return err
 		       ?: loop__add_fd(d->loop, perf_buffer__epoll_fd(d->notices),
 				       discover__on_quiet_over, d, &d->readable);

@@ -47,6 +47,12 @@ void tracer__free(struct tracer *tracer);
 /* Scans what runs and starts watching. on_settled is called once what ran at start is known. */
 int tracer__start(struct tracer *tracer, loop_fn *on_settled, void *ctx);
 
+/*
+ * Why the processes that run could not be looked at (-errno), 0: they were. While it is not 0 those
+ * that ran before may be missing; another look comes by itself.
+ */
+int tracer__look_failed(const struct tracer *tracer);
+
 /* Takes in ring and counters: the picture is as of now. */
 int tracer__refresh(struct tracer *tracer);
 

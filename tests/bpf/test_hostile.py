@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -243,6 +244,34 @@ def test_as_nobody_with_few_capabilities():
             assert not taken or f"CAP_{taken.upper()}" in done.stdout, done.stdout
     finally:
         nbt.AGENT = original
+
+
+def test_no_helper_can_be_started():
+    """Jobs that ran before are found as soon as one can; who asks meanwhile is told that none could."""
+    prlimit = nbt.need("prlimit", "util-linux")
+    where, original, process = open_directory(), nbt.AGENT, Loader()
+    nbt.AGENT = reachable_agent()
+    alone = [*as_nobody(LEAST), prlimit, "--nproc=0:"]
+    try:
+        for command in ("ps", "diagnose", "check"):
+            done = subprocess.run([*alone, nbt.AGENT, command], text=True, capture_output=True,
+                                  timeout=30)
+            said = done.stdout if command == "check" else done.stderr
+            assert done.returncode == 3 and "cannot be looked at" in said, done
+            assert "no NCCL process" not in done.stdout, done
+            assert len(done.stderr.splitlines()) == (command != "check"), done
+        agent = Confined(alone, "--pid", process.pid, directory=where)
+    finally:
+        nbt.AGENT = original
+    nbt.wait_for(lambda: "(Resource temporarily unavailable); tried again" in agent.output(),
+                 "that it cannot look")
+    assert not agent.fresh().get("nccl_communicator_info")
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    subprocess.run([*as_nobody(()), prlimit, "--pid", str(agent.pid), f"--nproc={hard}:"], check=True)
+    wait_known(agent, process.pid)
+    process.do("comm")
+    process.do("call 21")
+    expect_calls(agent, {process.pid: 21})
 
 
 class Mount:
