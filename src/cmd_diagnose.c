@@ -102,9 +102,8 @@ static void on_end(void *ctx)
 static void on_settled(void *ctx)
 {
 	struct diagnose *d = ctx;
-	int err;
+	int err = command__looked(d->tracer, &d->why);
 
-	err = command__looked(d->tracer, &d->why);
 	if (err) {
 		loop__stop(d->loop, err);
 		return;

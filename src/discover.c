@@ -284,10 +284,14 @@ void discover__on_due(void *ctx)
 	discover__scan_due(ctx);
 }
 
-int discover__failed(const struct discover *d, bool *ret_soon)
+int discover__failed(const struct discover *d)
 {
-	*ret_soon = d->again_ns && d->n_failed <= SOON_TIMES;
 	return d->failed;
+}
+
+bool discover__retries_soon(const struct discover *d)
+{
+	return d->again_ns && d->n_failed <= SOON_TIMES;
 }
 
 uint64_t discover__scans(const struct discover *d)

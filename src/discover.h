@@ -61,9 +61,11 @@ int discover__watch(struct discover *discover);
 /*
  * Why the last look was not made (-errno: no memory for a helper, say, or no process to be had), 0
  * when it was: another look at all processes comes by itself. Processes in which the kernel waits
- * are no such failure. ret_soon: is it about to come?
+ * are no such failure.
  */
-int discover__failed(const struct discover *discover, bool *ret_soon);
+int discover__failed(const struct discover *discover);
+/* Is that look about to come, so that who waits for the first one had better wait on? */
+bool discover__retries_soon(const struct discover *discover);
 
 /* Scans begun so far: what holds within one may not in the next. */
 uint64_t discover__scans(const struct discover *d);

@@ -329,20 +329,13 @@ void tracer__rescan_if_due(struct tracer *tracer)
 
 int tracer__look_failed(const struct tracer *tracer)
 {
-	bool soon;
-
-	return discover__failed(tracer->discover, &soon);
+	return discover__failed(tracer->discover);
 }
 
 void tracer__check_settled(struct tracer *tracer)
 {
-	bool soon = false;
-
 	if (!tracer->started || tracer->settled || helpers__pending(tracer->helpers) ||
-	    tracer->rescan)
-		return;
-	discover__failed(tracer->discover, &soon);
-	if (soon)
+	    tracer->rescan || discover__retries_soon(tracer->discover))
 		return;
 	for (struct process *p = processes__first(tracer->processes); p; p = p->hh.next)
 		if (p->scan_due_ns || p->scan_running)
